@@ -7,7 +7,7 @@
 //!
 //! * [`filter`]: blocked Bloom layers, and pages for filters that grow, count or forget. The false
 //!   positive rate is, on average over seeds, at most the requested rate.
-//! * [`sharding`]: one logical filter as many keys of a cluster: the rule and the descriptor.
+//! * [`sharding`]: one logical filter as many keys of a cluster: which shard an item belongs to.
 //! * [`codec`]: the filter as bytes, for RDB, AOF and dumps. Decoders treat every input as hostile.
 //! * [`command`]: the options of commands and the texts of error replies.
 //! * `module` (feature `module`, on by default): the data type, the `BF.*` commands, configuration,

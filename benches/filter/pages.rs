@@ -8,7 +8,7 @@ use std::hint::black_box;
 
 use redis_bloom::filter::{
     Hash,
-    pages::{BLOCKS, Change, Growth, Pages, Payload, Plan},
+    pages::{Growth, Pages, Payload, Plan},
 };
 
 type Item = [u8; 16];
@@ -68,7 +68,7 @@ trait Contender {
 /// Pages, and what a window keeps beside them.
 struct Paged {
     pages: Pages,
-    /// The page and block that are swept next.
+    /// The page that is swept next, and the additions since one was.
     cursor: (usize, usize),
     generations: u16,
     number: u8,
@@ -101,19 +101,13 @@ impl Paged {
         }
     }
 
-    /// Cleans a block for each item, until all are clean.
+    /// Sweeps a page for each 32 items, until all are clean.
     fn sweep(&mut self, items: usize) {
-        for _ in 0..items {
-            let pages = self.pages.pages().len().max(1);
-            if self.cursor.0 >= pages {
-                return;
-            }
-            self.pages.sweep(self.cursor.0, self.cursor.1);
-            self.cursor.1 += 1;
-            if self.cursor.1 == BLOCKS {
-                self.cursor = (self.cursor.0 + 1, 0);
-                self.pages.join_if_due().expect("memory");
-            }
+        self.cursor.1 = self.cursor.1.saturating_add(items);
+        while self.cursor.1 >= 32 && self.cursor.0 < self.pages.pages().len().max(1) {
+            self.pages.sweep(self.cursor.0);
+            self.cursor = (self.cursor.0 + 1, self.cursor.1 - 32);
+            self.pages.join_if_due();
         }
     }
 }
@@ -124,7 +118,7 @@ impl Contender for Paged {
         let most = pages.plan().payload.most();
         match pages.plan().payload {
             Payload::Generation { .. } => {
-                let now = pages.generation();
+                let now = pages.generations().newest;
                 Self::each(batch, |hashes| {
                     pages.insert_chunk(hashes, now, |_| now, |_| {}).expect("memory");
                 });
@@ -139,10 +133,10 @@ impl Contender for Paged {
 
     fn found(&self, batch: &[Item]) -> usize {
         let mut found = 0;
-        let forgets = self.generations > 0;
+        let (forgets, generations) = (self.generations > 0, self.pages.generations());
         Self::each(batch, |hashes| {
             self.pages.find_chunk(hashes, |payload| {
-                let alive = |payload| !forgets || self.pages.is_alive(payload);
+                let alive = |payload| !forgets || generations.is_alive(payload);
                 found += usize::from(payload.is_some_and(alive));
             });
         });
@@ -150,15 +144,9 @@ impl Contender for Paged {
     }
 
     fn delete(&mut self, batch: &[Item]) -> usize {
-        let (mut deleted, most) = (0, self.pages.plan().payload.most());
-        let lower = |payload: u64| match payload {
-            _ if payload == most => Change::Nothing,
-            0 => Change::Remove,
-            _ => Change::Payload(payload - 1),
-        };
+        let mut deleted = 0;
         Self::each(batch, |hashes| {
-            let count = |before: Option<u64>| deleted += usize::from(before.is_some());
-            self.pages.alter_chunk(hashes, lower, count);
+            self.pages.lower_chunk(hashes, |before| deleted += usize::from(before > 0));
         });
         deleted
     }

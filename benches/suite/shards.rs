@@ -5,7 +5,7 @@
 //! row without shards is the filter in one key, which checks no item. Each row has a server, and
 //! the rows take turns.
 
-use redis_bloom::sharding::{Generation, shard_of};
+use redis_bloom::sharding::shard_of;
 
 use crate::{
     contender::{self, OURS},
@@ -34,8 +34,8 @@ const STARTS: u64 = 3;
 /// A server with the shards of one filter.
 struct Row {
     server: Server,
-    /// `None` for the filter in one key.
-    shards: Option<Generation>,
+    /// The number of shards; 0 for the filter in one key. Shard i is the key i.
+    shards: u16,
 }
 
 pub(crate) fn run() -> Option<Section> {
@@ -94,20 +94,14 @@ impl Row {
         let contenders = contender::all();
         let ours = contenders.iter().find(|one| one.name == OURS).expect("this module");
         let mut server = ours.start(&[]);
-        let new = |_| Generation::new(b"k", shards, 1, 0.01, CAPACITY).expect("a plain name");
-        let shards = (shards > 0).then_some(shards).map(new);
-        match &shards {
-            None => server.run::<()>(&format!("BF.RESERVE k 0.01 {CAPACITY}")),
-            Some(shards) => {
-                let count = shards.shards();
-                let each = redis_bloom::sharding::shard_capacity(CAPACITY, count);
-                let each = each.expect("there are shards");
-                for (index, key) in shards.keys.iter().enumerate() {
-                    let key = String::from_utf8_lossy(key);
-                    server
-                        .run::<()>(&format!("BF.RESERVE {key} 0.01 {each} SHARD {index} {count}"));
-                }
-            }
+        if shards == 0 {
+            server.run::<()>(&format!("BF.RESERVE k 0.01 {CAPACITY}"));
+        }
+        // As the tool sizes them: six standard deviations above the mean.
+        let mean = CAPACITY as f64 / f64::from(shards);
+        let each = (mean + 6.0 * mean.sqrt()).ceil();
+        for index in 0..shards {
+            server.run::<()>(&format!("BF.RESERVE {index} 0.01 {each} SHARD {index} {shards}"));
         }
         let mut row = Self { server, shards };
         for from in (0..FILLED).step_by(100_000) {
@@ -122,19 +116,15 @@ impl Row {
         let items: Vec<_> = Items::InTurn { set: MEMBERS, numbers }.texts().collect();
         let mut bytes = Vec::new();
         for batch in items.chunks(batch as usize) {
-            match &self.shards {
-                None => put_command(&mut bytes, command, b"k", batch.iter()),
-                Some(shards) => {
-                    let mut own = vec![Vec::new(); shards.keys.len()];
-                    for item in batch {
-                        own[usize::from(shard_of(item, shards.shards()))].push(item);
-                    }
-                    for (key, own) in shards.keys.iter().zip(own) {
-                        if !own.is_empty() {
-                            put_command(&mut bytes, command, key, own.into_iter());
-                        }
-                    }
-                }
+            if self.shards == 0 {
+                put_command(&mut bytes, command, b"k", batch.iter());
+            }
+            let mut own = vec![Vec::new(); self.shards.into()];
+            for item in batch.iter().filter(|_| self.shards > 0) {
+                own[usize::from(shard_of(item, self.shards))].push(item);
+            }
+            for (index, own) in own.into_iter().enumerate().filter(|(_, own)| !own.is_empty()) {
+                put_command(&mut bytes, command, index.to_string().as_bytes(), own.into_iter());
             }
         }
         let cost = self.server.stream(&bytes);

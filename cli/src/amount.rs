@@ -11,6 +11,14 @@ pub(crate) fn items(text: &str) -> Result<u64, String> {
     read.ok_or_else(|| format!("{text}: not a number such as 1000, 2.5M or 10G"))
 }
 
+/// Reads a number of items above 0.
+pub(crate) fn positive_items(text: &str) -> Result<u64, String> {
+    match items(text)? {
+        0 => Err("at least 1".to_owned()),
+        items => Ok(items),
+    }
+}
+
 /// Reads a number of bytes with the units of `redis.conf`: `256mb` is 256 times 1024 squared,
 /// `256m` is 256 million.
 pub(crate) fn bytes(text: &str) -> Result<u64, String> {
@@ -107,6 +115,11 @@ pub(crate) fn grouped(number: u64) -> String {
     let digits = number.to_string();
     let groups: Vec<_> = digits.as_bytes().rchunks(3).rev().map(String::from_utf8_lossy).collect();
     groups.join(",")
+}
+
+/// A number of things, as `1 shard` or `1,024 shards`.
+pub(crate) fn counted(number: u64, noun: &str) -> String {
+    format!("{} {noun}{}", grouped(number), if number == 1 { "" } else { "s" })
 }
 
 /// A number of items in decimal units, as `9.99 G`.

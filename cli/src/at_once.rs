@@ -8,7 +8,7 @@ use std::{
         atomic::{AtomicBool, Ordering},
     },
     thread,
-    time::{Duration, Instant},
+    time::Duration,
 };
 
 use crate::{
@@ -16,11 +16,10 @@ use crate::{
     error::Error,
     output::Output,
     replication::{Acknowledged, LastWrite, Replication},
+    retry::{Over, RETRY_FOR, Retry, retry},
 };
 
-/// How long the work on a key is tried again while its node fails or its slot moves.
-pub(crate) const RETRY_FOR: Duration = Duration::from_secs(60);
-/// Pause between two tries, and between two calls of `watch`.
+/// Pause between two calls of `watch`.
 const PAUSE: Duration = Duration::from_millis(50);
 
 /// The longest time of one WAIT.
@@ -80,7 +79,7 @@ impl Servers {
         server: &mut Connection,
         last: LastWrite,
     ) -> Result<(), Error> {
-        let started = Instant::now();
+        let mut retry = Retry::failing_within(RETRY_FOR);
         let unknown = || {
             self.remark(
                 "whether replicas have what is written is unknown: the user has no right to INFO \
@@ -105,21 +104,19 @@ impl Servers {
                 Acknowledged::Unknown => return unknown(),
                 Acknowledged::NotYet => {}
             }
-            if started.elapsed() >= RETRY_FOR {
-                return Err(Error::Incomplete {
-                    what: format!("{}: no replica has what was written", server.target()),
-                    hint: "See that a replica is linked, then repeat the command.".to_owned(),
-                });
-            }
-            if started.elapsed() >= SILENCE {
+            retry.pause().map_err(|over| match over {
+                Over::Interrupted => Error::Interrupted { hint: String::new() },
+                Over::Late => Error::incomplete(
+                    format!("{}: no replica has what was written", server.target()),
+                    "See that a replica is linked, then repeat the command.",
+                ),
+            })?;
+            if retry.failing() >= Some(SILENCE) {
                 self.remark(format!(
                     "{}: waiting up to {} s until a replica has what was written",
                     server.target(),
                     RETRY_FOR.as_secs()
                 ));
-            }
-            if last == LastWrite::Elsewhere {
-                thread::sleep(PAUSE);
             }
         }
     }
@@ -128,17 +125,25 @@ impl Servers {
     pub(crate) fn confirm(&self, keys: &[Vec<u8>]) -> Result<(), Error> {
         let confirm =
             |server: &mut Connection, _, _| self.acknowledged(server, LastWrite::Elsewhere);
-        on_all(self, keys, confirm, || {}).map(|_| ())
+        on_all(self, keys, confirm).map(|_| ())
     }
 }
 
 /// Does `work` for the key at each place, on a connection that leads to its node, and returns what
-/// it gave, in order. `work` is told whether it is tried again. `watch` is called many times a
-/// second.
+/// it gave, in order. `work` is told whether it is tried again.
 ///
 /// # Errors
 /// The first error; work on keys behind it may not have begun.
 pub(crate) fn on_all<T: Send>(
+    servers: &Servers,
+    keys: &[Vec<u8>],
+    work: impl Fn(&mut Connection, usize, bool) -> Result<T, Error> + Sync,
+) -> Result<Vec<T>, Error> {
+    on_all_watched(servers, keys, work, || {})
+}
+
+/// Like [`on_all`]. `watch` is called many times a second.
+pub(crate) fn on_all_watched<T: Send>(
     servers: &Servers,
     keys: &[Vec<u8>],
     work: impl Fn(&mut Connection, usize, bool) -> Result<T, Error> + Sync,
@@ -221,16 +226,7 @@ fn on_one<T>(
     retry_for: Duration,
     work: impl Fn(&mut Connection, usize, bool) -> Result<T, Error>,
 ) -> Result<T, Error> {
-    let started = Instant::now();
-    let mut again = false;
-    loop {
-        let result = servers.connect(key).and_then(|mut server| work(&mut server, place, again));
-        match result {
-            Err(error) if error.passes() && started.elapsed() < retry_for => {
-                again = true;
-                thread::sleep(PAUSE);
-            }
-            result => return result,
-        }
-    }
+    retry(retry_for, |again| {
+        servers.connect(key).and_then(|mut server| work(&mut server, place, again))
+    })
 }

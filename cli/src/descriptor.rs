@@ -14,21 +14,17 @@
 //!   retired.0 ...              keys of shards that become tombstones
 //! ```
 
-use std::{
-    collections::BTreeMap,
-    thread,
-    time::{Duration, Instant},
-};
+use std::collections::BTreeMap;
 
-use bloom::sharding::{Descriptor, Field, Generation, NameError};
+use crate::sharding::{Descriptor, Field, Generation, NameError};
 use redis::Value;
 
 use crate::{
-    at_once::{RETRY_FOR, Servers, on_all},
-    connection::Connection,
+    at_once::{Servers, on_all},
     error::Error,
     name,
     replication::LastWrite,
+    retry::{RETRY_FOR, retry},
     sharded,
     stamp::Stamp,
 };
@@ -60,18 +56,14 @@ pub(crate) fn update<T>(
     name: &[u8],
     mut change: impl FnMut(&Fields) -> Result<(Change, T), Error>,
 ) -> Result<T, Error> {
-    let started = Instant::now();
     let mut sent = false;
-    loop {
-        match attempt(servers, name, &mut change, &mut sent) {
-            Ok(Some(done)) => return Ok(done),
-            Ok(None) => {}
-            Err(error) if error.passes() && started.elapsed() < RETRY_FOR => {
-                thread::sleep(Duration::from_millis(100));
+    retry(RETRY_FOR, |_| {
+        loop {
+            if let Some(done) = attempt(servers, name, &mut change, &mut sent)? {
+                return Ok(done);
             }
-            Err(error) => return Err(error),
         }
-    }
+    })
 }
 
 /// `None` if the hash changed between the look and the change. `sent`: whether this attempt, or an
@@ -84,7 +76,7 @@ fn attempt<T>(
 ) -> Result<Option<T>, Error> {
     let mut server = servers.connect(name)?;
     server.call_for_key(redis::cmd("WATCH").arg(name))?;
-    let fields = read(&mut server, name)?;
+    let fields = sharded::all_fields(&mut server, name)?.into_iter().collect();
     let (change, result) = change(&fields)?;
     if change.set.is_empty() && change.delete.is_empty() {
         if *sent {
@@ -116,22 +108,11 @@ fn attempt<T>(
             }
         }
         other => {
-            return Err(Error::Reply { command: "EXEC".to_owned(), reply: format!("{other:?}") });
+            return Err(Error::reply("EXEC", &other));
         }
     }
     servers.acknowledged(&mut server, LastWrite::Here)?;
     Ok(Some(result))
-}
-
-fn read(server: &mut Connection, name: &[u8]) -> Result<Fields, Error> {
-    let reply = server.call(redis::cmd("HGETALL").arg(name))?;
-    let wrong = || Error::Reply { command: "HGETALL".to_owned(), reply: format!("{reply:?}") };
-    let Value::Array(values) = &reply else { return Err(wrong()) };
-    let pair = |pair: &[Value]| match pair {
-        [Value::BulkString(field), Value::BulkString(value)] => Ok((field.clone(), value.clone())),
-        _ => Err(wrong()),
-    };
-    values.chunks(2).map(pair).collect()
 }
 
 /// The descriptor in these fields.
@@ -202,20 +183,15 @@ pub(crate) fn bury(
         return Ok(());
     }
     let text = [b"moved to ", &number[..]].concat();
-    on_all(
-        servers,
-        &keys,
-        |server, place, _| {
-            let key = &keys[place];
-            may_go(places[place], keys.len())?;
-            server.call(&redis::cmd("MULTI"))?;
-            server.call_for_key(redis::cmd("UNLINK").arg(key))?;
-            server.call(redis::cmd("SET").arg(key).arg(&text).arg("EX").arg(TOMBSTONE))?;
-            server.call(&redis::cmd("EXEC"))?;
-            servers.acknowledged(server, LastWrite::Here)
-        },
-        || {},
-    )?;
+    on_all(servers, &keys, |server, place, _| {
+        let key = &keys[place];
+        may_go(places[place], keys.len())?;
+        server.call(&redis::cmd("MULTI"))?;
+        server.call_for_key(redis::cmd("UNLINK").arg(key))?;
+        server.call(redis::cmd("SET").arg(key).arg(&text).arg("EX").arg(TOMBSTONE))?;
+        server.call(&redis::cmd("EXEC"))?;
+        servers.acknowledged(server, LastWrite::Here)
+    })?;
     update(servers, name, |_| Ok((Change { set: Vec::new(), delete: fields.clone() }, ())))
 }
 
@@ -233,12 +209,9 @@ pub(crate) fn unused(
         let generation = Generation::new(name, shards, number, error_rate, capacity)
             .map_err(|error| bad_name(name, error))?;
         let keys = &generation.keys;
-        let exists = on_all(
-            servers,
-            keys,
-            |server, place, _| server.call_for_key(redis::cmd("EXISTS").arg(&keys[place])),
-            || {},
-        )?;
+        let exists = on_all(servers, keys, |server, place, _| {
+            server.call_for_key(redis::cmd("EXISTS").arg(&keys[place]))
+        })?;
         if exists.iter().all(|count| *count == Value::Int(0)) {
             return Ok(generation);
         }

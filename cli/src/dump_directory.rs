@@ -80,7 +80,7 @@ impl Entry {
 impl Manifest {
     pub(crate) fn new(
         name: &[u8],
-        descriptor: &bloom::sharding::Descriptor,
+        descriptor: &crate::sharding::Descriptor,
         product: &str,
         files: Vec<Entry>,
     ) -> Self {
@@ -124,13 +124,13 @@ impl Manifest {
                 "The file was cut or changed: use another copy, or dump the filter again.",
             )
         };
-        let file = File::open(&path).map_err(|error| match error.kind() {
-            io::ErrorKind::NotFound => Error::usage(
+        if !path.try_exists().map_err(Error::file(&path))? {
+            return Err(Error::usage(
                 format!("{}: no {MANIFEST}", name::readable_path(directory)),
                 "Name a directory that redis-bloom dump has completed.",
-            ),
-            _ => Error::file(&path)(error),
-        })?;
+            ));
+        }
+        let (file, _) = dump_file::open_regular(&path)?;
         let mut text = Vec::new();
         file.take(MAX_MANIFEST).read_to_end(&mut text).map_err(Error::file(&path))?;
         let sealed: Sealed =

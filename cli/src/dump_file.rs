@@ -235,7 +235,7 @@ fn unwritten<'a>(part: &'a Path, hint: &'a str) -> impl FnOnce(io::Error) -> Err
 
 fn incomplete(part: &Path, error: &io::Error, hint: &str) -> Error {
     let what = format!("{}: {error}", name::readable_path(part));
-    Error::Incomplete { what, hint: hint.to_owned() }
+    Error::incomplete(what, hint.to_owned())
 }
 
 /// Whether there is a part of a dump that `--resume` goes on with.
@@ -250,7 +250,7 @@ fn part_of(path: &Path) -> PathBuf {
     name.into()
 }
 
-/// Checks that a dump may take this name: that of no file, of an older dump or of an empty file.
+/// Checks that a dump may take this name: that of no file or of an older dump.
 ///
 /// # Errors
 /// `Error::Usage` for what is not to be overwritten.
@@ -268,14 +268,14 @@ pub(crate) fn may_write(path: &Path) -> Result<(), Error> {
         let what = format!("{shown}: not a regular file");
         return Err(Error::usage(what, "Name a file: it is written beside, then renamed."));
     }
-    must_begin(&File::open(path).map_err(Error::file(path))?, path, MAGIC)
+    must_begin(&File::open(path).map_err(Error::file(path))?, path, MAGIC, MAGIC.len())
 }
 
-/// Checks that the open file has this start, as far as it goes.
+/// Checks that the open file has this start, as far as it goes, and `least` bytes of it.
 ///
 /// # Errors
 /// `Error::Usage` for the content of somebody else.
-fn must_begin(file: &File, path: &Path, start: &[u8]) -> Result<(), Error> {
+fn must_begin(file: &File, path: &Path, start: &[u8], least: usize) -> Result<(), Error> {
     let mut found = Vec::new();
     let mut reader = file;
     let read = reader.seek(SeekFrom::Start(0)).and_then(|_| {
@@ -283,7 +283,7 @@ fn must_begin(file: &File, path: &Path, start: &[u8]) -> Result<(), Error> {
         reader.seek(SeekFrom::Start(0))
     });
     read.map_err(Error::file(path))?;
-    if start.starts_with(&found) {
+    if start.starts_with(&found) && found.len() >= least {
         return Ok(());
     }
     let what = format!("{}: it exists, and is no dump of a filter", name::readable_path(path));
@@ -295,7 +295,7 @@ fn must_begin(file: &File, path: &Path, start: &[u8]) -> Result<(), Error> {
 /// # Errors
 /// `Error::Usage` for a file of somebody else.
 pub(crate) fn must_be_own(path: &Path, start: &[u8]) -> Result<(), Error> {
-    must_begin(&open_own(OpenOptions::new().read(true), path)?, path, start)
+    must_begin(&open_own(OpenOptions::new().read(true), path)?, path, start, 0)
 }
 
 /// Opens a file that can be read again from its start. A pipe is not waited for.
@@ -340,7 +340,8 @@ fn open_part(path: &Path, part: &Path) -> Result<File, Error> {
     let mut options = OpenOptions::new();
     options.read(true).write(true).create(true).truncate(false).mode(0o600);
     let file = open_own(&mut options, part)?;
-    must_begin(&file, part, MAGIC)?;
+    // A dump that was killed may have written nothing.
+    must_begin(&file, part, MAGIC, 0)?;
     lock(&file, part)?;
     Ok(file)
 }

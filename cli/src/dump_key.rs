@@ -25,10 +25,10 @@ use crate::{
     dump_file::{RESUME, Resumed, Writer},
     error::Error,
     filter_info::{FilterInfo, Module},
-    interrupt::Interrupt,
-    name,
+    interrupt, name,
     output::Output,
     progress::Watch,
+    reply::{field, number, text},
     restore_key::Checked,
     sharded,
 };
@@ -50,7 +50,6 @@ pub(crate) struct Dump<'a> {
     pub(crate) product: &'a str,
     /// The shard that the filter must be; `None` for a filter in one key.
     pub(crate) shard: Option<Shard>,
-    pub(crate) interrupt: &'a Interrupt,
     pub(crate) output: &'a Output,
 }
 
@@ -106,10 +105,10 @@ impl Dump<'_> {
                 }
             }
         }
-        Err(Error::Incomplete {
-            what: format!("{} changed during the dump, {ATTEMPTS} times", name::readable(self.key)),
-            hint: hint(info).to_owned(),
-        })
+        Err(Error::incomplete(
+            format!("{} changed during the dump, {ATTEMPTS} times", name::readable(self.key)),
+            hint(info).to_owned(),
+        ))
     }
 
     /// What an earlier dump has completed, if that is of the filter as it is now.
@@ -121,7 +120,7 @@ impl Dump<'_> {
         if !self.path.exists() {
             return Ok(None);
         }
-        let Ok(checked) = Checked::of(self.path, self.interrupt, watch) else { return Ok(None) };
+        let Ok(checked) = Checked::of(self.path, watch) else { return Ok(None) };
         let header = self.header(server)?;
         Ok(is_same(&checked.header, &header).then_some(Dumped {
             chunks: checked.chunks,
@@ -190,10 +189,10 @@ impl Dump<'_> {
             // The server reads the next chunk while this one is written.
             ask(server, self.key, next)?;
             if !is_whole(&data) {
-                return Err(Error::Incomplete {
-                    what: format!("the chunk behind iterator {from} was damaged on its way"),
-                    hint: RESUME.to_owned(),
-                });
+                return Err(Error::incomplete(
+                    format!("the chunk behind iterator {from} was damaged on its way"),
+                    RESUME.to_owned(),
+                ));
             }
             let found = state_of(&data);
             let same = header_in(&data)
@@ -206,9 +205,7 @@ impl Dump<'_> {
             writer.push(next, &data)?;
             watch.at(writer.bytes());
             from = next;
-            if self.interrupt.requested() {
-                return Err(Error::Interrupted { hint: RESUME.to_owned() });
-            }
+            interrupt::check(RESUME)?;
         }
         let end = self.header(server)?;
         let changed = end != header;
@@ -307,15 +304,8 @@ pub(crate) fn product_of(server: &mut Connection, module: Module) -> Result<Stri
         Err(error) => return Err(error),
     };
     let version = list.iter().find_map(|fields| {
-        let Value::Array(fields) = fields else { return None };
-        let field = |name: &str| {
-            let mut pairs = fields.chunks_exact(2);
-            pairs.find(|pair| text(&pair[0]) == Some(name)).map(|pair| &pair[1])
-        };
-        match (field("name").and_then(text), field("ver")) {
-            (Some("bf"), Some(Value::Int(version))) => Some(*version),
-            _ => None,
-        }
+        let is_bloom = field(fields, "name").and_then(text) == Some("bf");
+        field(fields, "ver").and_then(number).filter(|_| is_bloom)
     });
     Ok(match version {
         Some(number) => {
@@ -324,14 +314,6 @@ pub(crate) fn product_of(server: &mut Connection, module: Module) -> Result<Stri
         }
         None => module.name().to_owned(),
     })
-}
-
-fn text(value: &Value) -> Option<&str> {
-    match value {
-        Value::SimpleString(text) => Some(text),
-        Value::BulkString(bytes) => str::from_utf8(bytes).ok(),
-        _ => None,
-    }
 }
 
 #[cfg(test)]

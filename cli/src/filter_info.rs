@@ -16,7 +16,9 @@ use serde::Serialize;
 
 use crate::{
     connection::Connection,
-    error::{Error, lacks_field},
+    error::Error,
+    refusal::Kind,
+    reply::{self, number, text},
     window::{Generation, Window},
 };
 
@@ -161,9 +163,13 @@ impl Reader {
     ) -> Result<FilterInfo, Error> {
         let reply = connection.call_for_key(redis::cmd("BF.INFO").arg(key))?;
         let mut infos = [(key, FilterInfo::from_fields(reply)?)];
-        self.read_more(connection, &mut infos, detail)?;
-        let [(_, info)] = infos;
-        Ok(info)
+        match self.read_more(connection, &mut infos, detail)? {
+            Some(passing) => Err(passing),
+            None => {
+                let [(_, info)] = infos;
+                Ok(info)
+            }
+        }
     }
 
     /// Reads several filters of this server in a few round trips. A filter that cannot be read is
@@ -197,20 +203,22 @@ impl Reader {
         Ok(results.into_iter().map(|result| result.map(|index| found[index].1.clone())).collect())
     }
 
-    /// Reads what the module says beyond the fields of `BF.INFO` without a word.
+    /// Reads what the module says beyond the fields of `BF.INFO` without a word. Returns an error
+    /// that passes, if a filter could not be read whole.
     fn read_more(
         &mut self,
         connection: &mut Connection,
         infos: &mut [(&[u8], FilterInfo)],
         detail: Detail,
-    ) -> Result<(), Error> {
+    ) -> Result<Option<Error>, Error> {
         for (key, info) in &*infos {
             if self.module.is_none() {
                 self.module = module_of(connection, key, info)?;
             }
         }
         // Without a filter that is still there, nobody can be asked.
-        let Some(module) = self.module else { return Ok(()) };
+        let Some(module) = self.module else { return Ok(None) };
+        let mut passing = None;
         let questions = questions(module, detail);
         let commands: Vec<_> = infos
             .iter()
@@ -220,9 +228,11 @@ impl Reader {
         for (_, info) in infos {
             info.module = module;
             for (question, reply) in questions.iter().zip(&mut replies) {
-                // The filter may be gone by now, and the user may lack the right to BF.DEBUG.
-                if !matches!(reply, Value::ServerError(_)) {
-                    question.answered(info, reply)?;
+                match accepted(connection, reply) {
+                    Ok(reply) => question.answered(info, reply)?,
+                    Err(error) if error.passes() => passing = Some(error),
+                    // The filter may be gone by now, and the user may lack the right to BF.DEBUG.
+                    Err(_) => {}
                 }
             }
             if detail == Detail::Filter {
@@ -230,7 +240,7 @@ impl Reader {
                 info.layers.clear();
             }
         }
-        Ok(())
+        Ok(passing)
     }
 }
 
@@ -246,10 +256,8 @@ fn module_of(
     let [word, debug] = [Question::Word("ERROR"), Question::Debug].map(|asked| asked.command(key));
     Ok(match connection.call(&word) {
         Ok(_) => Some(Module::RedisBloom),
-        Err(Error::Refused { text, .. }) if lacks_field(&text) => match connection.call(&debug) {
-            Err(Error::Refused { text, .. }) if text.starts_with("ERR unknown command") => {
-                Some(Module::Valkey)
-            }
+        Err(error) if error.is(Kind::NoField) => match connection.call(&debug) {
+            Err(error) if error.is(Kind::UnknownCommand) => Some(Module::Valkey),
             Ok(_) | Err(Error::Refused { .. }) => Some(Module::Redis),
             Err(error) => return Err(error),
         },
@@ -323,7 +331,7 @@ impl Question {
             Self::Debug => return info.take_debug(&reply),
             Self::Word(word) => word,
         };
-        let wrong = unexpected("BF.INFO", &reply);
+        let wrong = Error::reply("BF.INFO", &reply);
         let value = match &reply {
             Value::Array(values) => values.first(),
             Value::Map(pairs) => pairs.first().map(|(_, value)| value),
@@ -347,7 +355,9 @@ impl Question {
                 }
             }
             _ => {
-                let Value::Array(layers) = value else { return Err(unexpected("BF.INFO", value)) };
+                let Value::Array(layers) = value else {
+                    return Err(Error::reply("BF.INFO", value));
+                };
                 info.layers =
                     layers.iter().map(LayerInfo::from_fields).collect::<Result<_, _>>()?;
             }
@@ -373,7 +383,7 @@ impl FilterInfo {
 
     /// The fields of `BF.INFO key`. The module is a guess until [`Reader::read_more`] knows it.
     fn from_fields(reply: Value) -> Result<Self, Error> {
-        let fields = Fields::of(&reply)?;
+        let fields = Fields(&reply);
         Ok(Self {
             module: Module::RedisBloom,
             cells: Cells::Bits,
@@ -398,7 +408,7 @@ impl FilterInfo {
 
     /// Takes the lines of `BF.DEBUG`: the layers of RedisBloom, and the probes of this project's.
     fn take_debug(&mut self, reply: &Value) -> Result<(), Error> {
-        let wrong = || unexpected("BF.DEBUG", reply);
+        let wrong = || Error::reply("BF.DEBUG", reply);
         let Value::Array(lines) = reply else { return Err(wrong()) };
         let lines: Vec<_> = lines
             .iter()
@@ -447,7 +457,7 @@ impl FilterInfo {
 
 impl LayerInfo {
     fn from_fields(layer: &Value) -> Result<Self, Error> {
-        let fields = Fields::of(layer)?;
+        let fields = Fields(layer);
         Ok(Self {
             items: fields.integer("Items")?,
             capacity: fields.integer("Capacity")?,
@@ -498,46 +508,22 @@ impl DebugLine {
     }
 }
 
-/// A map of a reply, as RESP2 has it (a flat array) or as RESP3 has it.
-struct Fields<'v>(Vec<(&'v Value, &'v Value)>);
+/// The fields of a reply.
+struct Fields<'v>(&'v Value);
 
 impl<'v> Fields<'v> {
-    fn of(reply: &'v Value) -> Result<Self, Error> {
-        match reply {
-            Value::Array(values) if values.len().is_multiple_of(2) => {
-                Ok(Self(values.chunks_exact(2).map(|pair| (&pair[0], &pair[1])).collect()))
-            }
-            Value::Map(pairs) => {
-                Ok(Self(pairs.iter().map(|(name, value)| (name, value)).collect()))
-            }
-            _ => Err(unexpected("BF.INFO", reply)),
-        }
-    }
-
     fn get(&self, name: &str) -> Option<&'v Value> {
-        let found = self.0.iter().find(|(label, _)| text(label) == Some(name));
-        found.map(|(_, value)| *value)
+        reply::field(self.0, name)
     }
 
     fn needed(&self, name: &str) -> Result<&'v Value, Error> {
-        self.get(name).ok_or_else(|| Error::Reply {
-            command: "BF.INFO".to_owned(),
-            reply: format!("without the field {name}"),
-        })
+        let wrong = || Error::reply("BF.INFO", format_args!("without the field {name}"));
+        self.get(name).ok_or_else(wrong)
     }
 
     fn integer(&self, name: &str) -> Result<u64, Error> {
         let value = self.needed(name)?;
-        optional(value)?.ok_or_else(|| unexpected("BF.INFO", value))
-    }
-}
-
-/// The text of a string reply.
-fn text(value: &Value) -> Option<&str> {
-    match value {
-        Value::SimpleString(text) => Some(text),
-        Value::BulkString(bytes) => str::from_utf8(bytes).ok(),
-        _ => None,
+        optional(value)?.ok_or_else(|| Error::reply("BF.INFO", value))
     }
 }
 
@@ -545,10 +531,7 @@ fn text(value: &Value) -> Option<&str> {
 fn optional(value: &Value) -> Result<Option<u64>, Error> {
     match value {
         Value::Nil => Ok(None),
-        Value::Int(number) => {
-            u64::try_from(*number).map(Some).map_err(|_| unexpected("BF.INFO", value))
-        }
-        _ => Err(unexpected("BF.INFO", value)),
+        value => number(value).map(Some).ok_or_else(|| Error::reply("BF.INFO", value)),
     }
 }
 
@@ -559,23 +542,13 @@ fn shard(value: &Value) -> Result<Option<(u64, u64)>, Error> {
         [Value::Int(index), Value::Int(count)] => {
             Ok(u64::try_from(index).ok().zip(u64::try_from(count).ok()))
         }
-        _ => Err(unexpected("BF.INFO", value)),
+        _ => Err(Error::reply("BF.INFO", value)),
     }
 }
 
-/// A fraction: a string in RESP2.
+/// A fraction.
 fn double(value: &Value) -> Result<f64, Error> {
-    match value {
-        Value::Double(number) => Ok(*number),
-        Value::Int(number) => Ok(*number as f64),
-        value => text(value)
-            .and_then(|text| text.parse().ok())
-            .ok_or_else(|| unexpected("BF.INFO", value)),
-    }
-}
-
-fn unexpected(command: &str, reply: &Value) -> Error {
-    Error::Reply { command: command.to_owned(), reply: format!("{reply:?}") }
+    reply::double(value).ok_or_else(|| Error::reply("BF.INFO", value))
 }
 
 /// The reply, or the server's error.

@@ -2,7 +2,7 @@
 //! program. In a subcommand with nothing to end in order the first one ends it.
 
 use std::sync::{
-    Arc, Mutex, PoisonError,
+    Arc, LazyLock, Mutex, PoisonError,
     atomic::{AtomicBool, Ordering},
 };
 
@@ -12,8 +12,10 @@ use signal_hook::{
     flag, low_level,
 };
 
-use crate::error::Exit;
+use crate::error::{Error, Exit};
 
+/// Whether the user asked to stop.
+static REQUESTED: LazyLock<Arc<AtomicBool>> = LazyLock::new(Arc::default);
 /// The action of SIGTERM, until a subcommand takes it over.
 static AT_ONCE: Mutex<Option<SigId>> = Mutex::new(None);
 
@@ -30,42 +32,36 @@ fn end_by(signal: i32, flag: Arc<AtomicBool>) -> Option<SigId> {
     registered.ok()
 }
 
+/// Takes over SIGINT and SIGTERM. System calls under way are continued, so the subcommand asks
+/// [`requested`] between two steps.
+pub(crate) fn register() {
+    for signal in [SIGINT, SIGTERM] {
+        // The order matters: the first signal finds the flag unset, and only sets it.
+        end_by(signal, Arc::clone(&REQUESTED));
+    }
+    register_polled();
+}
+
+/// Like [`register`], but a second signal does not end the program: there is something to restore
+/// first. The subcommand asks many times a second.
+pub(crate) fn register_polled() {
+    for signal in [SIGINT, SIGTERM] {
+        let set = flag::register(signal, Arc::clone(&REQUESTED));
+        debug_assert!(set.is_ok(), "both signals can be handled");
+    }
+    let at_once = AT_ONCE.lock().unwrap_or_else(PoisonError::into_inner).take();
+    at_once.map(low_level::unregister);
+}
+
 /// Whether the user asked to stop.
-#[derive(Clone, Default)]
-pub(crate) struct Interrupt(Arc<AtomicBool>);
+pub(crate) fn requested() -> bool {
+    REQUESTED.load(Ordering::Relaxed)
+}
 
-impl Interrupt {
-    /// Takes over SIGINT and SIGTERM. System calls under way are continued, so the caller asks
-    /// [`Interrupt::requested`] between two steps.
-    pub(crate) fn register() -> Self {
-        let interrupt = Self::default();
-        for signal in [SIGINT, SIGTERM] {
-            // The order matters: the first signal finds the flag unset, and only sets it.
-            end_by(signal, Arc::clone(&interrupt.0));
-        }
-        interrupt.set_by_signals();
-        interrupt
-    }
-
-    /// Like [`Interrupt::register`], but a second signal does not end the program: there is
-    /// something to restore first. The caller asks many times a second.
-    pub(crate) fn register_polled() -> Self {
-        let interrupt = Self::default();
-        interrupt.set_by_signals();
-        interrupt
-    }
-
-    fn set_by_signals(&self) {
-        for signal in [SIGINT, SIGTERM] {
-            let set = flag::register(signal, Arc::clone(&self.0));
-            debug_assert!(set.is_ok(), "both signals can be handled");
-        }
-        let at_once = AT_ONCE.lock().unwrap_or_else(PoisonError::into_inner).take();
-        at_once.map(low_level::unregister);
-    }
-
-    /// Whether the user asked to stop.
-    pub(crate) fn requested(&self) -> bool {
-        self.0.load(Ordering::Relaxed)
+/// Ends a subcommand if the user asked to stop. `hint` says how to go on.
+pub(crate) fn check(hint: &str) -> Result<(), Error> {
+    match requested() {
+        true => Err(Error::Interrupted { hint: hint.to_owned() }),
+        false => Ok(()),
     }
 }

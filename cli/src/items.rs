@@ -32,6 +32,7 @@ const IDLE: Duration = Duration::from_millis(100);
 
 /// Options of subcommands that read items.
 #[derive(clap::Args, Debug)]
+#[group(skip)]
 #[command(next_help_heading = "Items")]
 pub(crate) struct Options {
     /// Items end with a zero byte, not with a line feed
@@ -1011,24 +1012,5 @@ mod tests {
                 assert_eq!(batch.count, 4_u64.saturating_sub(skipped as u64));
             }
         }
-    }
-
-    #[test]
-    fn a_live_input_gives_what_came() {
-        let (reader, mut writer) = io::pipe().unwrap();
-        let live = Live::new(reader);
-        let mut batches = Batches::new(live, &options(1 << 20));
-        let next = |batches: &mut Batches<Live>| loop {
-            match batches.next_batch() {
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
-                batch => break batch.unwrap().map(|batch| batch.blob),
-            }
-        };
-        io::Write::write_all(&mut writer, b"one\ntw").unwrap();
-        assert_eq!(next(&mut batches).unwrap(), b"one\n");
-        io::Write::write_all(&mut writer, b"o").unwrap();
-        drop(writer);
-        assert_eq!(next(&mut batches).unwrap(), b"two");
-        assert_eq!(next(&mut batches), None);
     }
 }

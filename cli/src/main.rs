@@ -16,11 +16,15 @@
 //!      ├─▶ replication   whether replicas have what was written: WAIT, INFO replication
 //!      ├─▶ dump_key      a filter into that file
 //!      ├─▶ restore_key   that file into a filter
+//!      ├─▶ refusal       the error reply of a server
+//!      ├─▶ reply         what is in other replies
+//!      ├─▶ retry         trying again
 //!      ├─▶ watched       a command that is sent only while its keys are what was seen
 //!      ├─▶ statistics    the confidence interval of a measured rate
 //!      ├─▶ amount        10G, 256mb, 0.1%
 //!      ├─▶ output        stdout for data, stderr for talk, JSON
 //!      ├─▶ scan          all filters of a server or a cluster
+//!      ├─▶ sharding      keys, capacity and descriptor of a sharded filter
 //!      ├─▶ sharded       what a name stands for: a filter in one key, or a sharded filter
 //!      ├─▶ glob          patterns of names
 //!      ├─▶ screen        a terminal that is redrawn in place
@@ -42,18 +46,21 @@ mod filter_info;
 mod glob;
 mod interrupt;
 mod items;
-mod journal;
 mod loading;
 mod membership;
 mod name;
 mod new_shard;
 mod output;
 mod progress;
+mod refusal;
 mod replication;
+mod reply;
 mod restore_key;
+mod retry;
 mod scan;
 mod screen;
 mod sharded;
+mod sharding;
 mod stamp;
 mod statistics;
 mod watched;

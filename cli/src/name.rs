@@ -2,8 +2,8 @@
 
 use std::{ffi::OsStr, os::unix::ffi::OsStrExt as _, path::Path};
 
-use bloom::sharding::key_slot;
-use serde::Serialize;
+use crate::sharding::key_slot;
+use serde::{Serialize, Serializer, ser::SerializeMap as _};
 
 /// The bytes of a name from the command line.
 pub(crate) fn bytes(name: &OsStr) -> &[u8] {
@@ -53,42 +53,40 @@ pub(crate) fn beside(name: &[u8], word: &str) -> Vec<u8> {
     (0..1 << 20).map(named).find(|name| key_slot(name) == wanted).unwrap_or_else(|| named(0))
 }
 
-/// A name in JSON: `"name"`, or `"name_hex"` if it is not UTF-8.
-#[derive(Debug, Serialize)]
+/// Bytes in JSON: the field `name`, or `name_hex` if they are not UTF-8.
+#[derive(Debug)]
 pub(crate) struct Named<'n> {
-    #[serde(skip_serializing_if = "Option::is_none")]
-    name: Option<&'n str>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    name_hex: Option<String>,
+    field: &'static str,
+    bytes: &'n [u8],
 }
 
 impl<'n> Named<'n> {
+    /// The name of a filter.
     pub(crate) fn of(name: &'n [u8]) -> Self {
-        let (name, name_hex) = text_or_hex(name);
-        Self { name, name_hex }
+        Self::in_field("name", name)
+    }
+
+    /// A key of a server.
+    pub(crate) fn key(key: &'n [u8]) -> Self {
+        Self::in_field("key", key)
+    }
+
+    pub(crate) fn in_field(field: &'static str, bytes: &'n [u8]) -> Self {
+        Self { field, bytes }
     }
 }
 
-/// A key of a server in JSON: `"key"`, or `"key_hex"` if it is not UTF-8.
-#[derive(Debug, Serialize)]
-pub(crate) struct Key<'k> {
-    #[serde(skip_serializing_if = "Option::is_none")]
-    key: Option<&'k str>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    key_hex: Option<String>,
-}
-
-impl<'k> Key<'k> {
-    pub(crate) fn of(key: &'k [u8]) -> Self {
-        let (key, key_hex) = text_or_hex(key);
-        Self { key, key_hex }
-    }
-}
-
-fn text_or_hex(bytes: &[u8]) -> (Option<&str>, Option<String>) {
-    match str::from_utf8(bytes) {
-        Ok(text) => (Some(text), None),
-        Err(_) => (None, Some(bytes.iter().map(|byte| format!("{byte:02x}")).collect())),
+impl Serialize for Named<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut map = serializer.serialize_map(Some(1))?;
+        match str::from_utf8(self.bytes) {
+            Ok(text) => map.serialize_entry(self.field, text)?,
+            Err(_) => {
+                let hex: String = self.bytes.iter().map(|byte| format!("{byte:02x}")).collect();
+                map.serialize_entry(&format!("{}_hex", self.field), &hex)?;
+            }
+        }
+        map.end()
     }
 }
 

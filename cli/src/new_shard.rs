@@ -1,18 +1,18 @@
 //! New shards for a sharded filter: made as those that it has, also in how they forget, but for
 //! their seeds, which are random and the server's.
 
-use bloom::sharding::{Generation, Shard, shard_capacity};
-use redis::{Cmd, Value};
+use crate::sharding::{Generation, Shard, shard_capacity};
+use redis::Cmd;
 
 use crate::{
     at_once::{Servers, on_all},
     connection::Connection,
     error::Error,
-    loading::not_shard,
+    filter_info::{Detail, Reader},
     name,
+    refusal::{Kind, Refusal},
     replication::LastWrite,
-    sharded::Growth,
-    window::Window,
+    sharded::{Growth, shard_at},
 };
 
 /// How the shards of a generation grow and forget; `None` if none is there. A filter in the place
@@ -27,26 +27,25 @@ pub(crate) fn growth_of(
     replaced: Option<Shard>,
 ) -> Result<Option<Growth>, Error> {
     let keys = &generation.keys;
-    let shard_at = |place: usize| Shard::new(place.try_into().ok()?, generation.shards());
-    let work = |server: &mut Connection, place: usize, _| match shard_at(place) {
+    let work = |server: &mut Connection, place: usize, _| match shard_at(place, keys.len()) {
         Some(shard) if Some(shard) != replaced => asked(server, &keys[place], shard),
         _ => Ok(None),
     };
-    let found = on_all(servers, keys, work, || {})?;
+    let found = on_all(servers, keys, work)?;
     let mut found =
         found.into_iter().enumerate().filter_map(|(place, growth)| Some((place, growth?)));
     let Some((first, growth)) = found.next() else { return Ok(None) };
     match found.find(|(_, other)| *other != growth) {
         None => Ok(Some(growth)),
-        Some((place, other)) => Err(Error::RefusedPartly {
-            what: format!("shard {first} has {growth}; shard {place} has {other}"),
-            hint: format!(
+        Some((place, other)) => Err(Error::refused_partly(
+            format!("shard {first} has {growth}; shard {place} has {other}"),
+            format!(
                 "Remove the one that is wrong, by `drop '{}'` or `drop '{}'`, and make it anew by \
                  `repair`.",
                 name::readable(&keys[first]),
                 name::readable(&keys[place])
             ),
-        }),
+        )),
     }
 }
 
@@ -70,40 +69,12 @@ pub(crate) fn growth_for(
 
 /// Asks a shard how it grows and forgets; `None` if there is no such shard at the key.
 fn asked(server: &mut Connection, key: &[u8], shard: Shard) -> Result<Option<Growth>, Error> {
-    // First, because it does not tell a filter without a window from a missing one.
-    let window = Window::of(server, key)?;
-    let mut ask = |word: &str| server.call_for_key(redis::cmd("BF.INFO").arg(key).arg(word));
-    let expansion = match ask("SHARD").and_then(|own| Ok((own, ask("EXPANSION")?))) {
-        Ok((own, _)) if not_shard(&own, shard).is_some() => return Ok(None),
-        Ok((_, expansion)) => expansion,
-        Err(Error::Refused { text, .. }) if is_no_filter(&text) => return Ok(None),
-        Err(error) => return Err(error),
-    };
-    let factor = match &expansion {
-        Value::Array(values) => match values[..] {
-            [Value::Nil] => Some(None),
-            [Value::Int(factor)] => u64::try_from(factor).ok().map(Some),
-            _ => None,
-        },
-        _ => None,
-    };
-    match factor {
-        Some(expansion) => Ok(Some(Growth { expansion, window })),
-        None => {
-            Err(Error::Reply { command: "BF.INFO".to_owned(), reply: format!("{expansion:?}") })
-        }
+    let own = (shard.index().into(), shard.count().into());
+    match Reader::default().read_one(server, key, Detail::Filter) {
+        Ok(info) => Ok((info.shard == Some(own)).then(|| Growth::from(&info))),
+        Err(error) if error.refusal().is_some_and(Refusal::is_no_filter) => Ok(None),
+        Err(error) => Err(error),
     }
-}
-
-/// Whether an error says that a key is missing, or no filter that can be asked.
-pub(crate) fn is_no_filter(text: &str) -> bool {
-    ["ERR not found", "WRONGTYPE"].iter().any(|start| text.starts_with(start))
-        || is_incomplete(text)
-}
-
-/// Whether an error says that a filter is being loaded, or could not be made by this server.
-pub(crate) fn is_incomplete(text: &str) -> bool {
-    text.contains("BF.LOADCHUNK") || text.contains("its copy of the filter")
 }
 
 /// Reserves shard `shard` of a generation under `key`, and waits for a replica. `again`: the reply
@@ -124,9 +95,7 @@ pub(crate) fn reserve(
     command.arg("SHARD").arg(shard.index()).arg(shard.count());
     let last = match server.call_for_key(&command) {
         Ok(_) => LastWrite::Here,
-        Err(Error::Refused { text, .. }) if again && text.starts_with("ERR item exists") => {
-            LastWrite::Elsewhere
-        }
+        Err(error) if again && error.is(Kind::Exists) => LastWrite::Elsewhere,
         Err(error) => return Err(error),
     };
     servers.acknowledged(server, last)

@@ -13,6 +13,7 @@ use crate::error::{Error, Exit};
 
 /// Options of the output, for all subcommands.
 #[derive(clap::Args, Clone, Copy, Debug)]
+#[group(skip)]
 #[command(next_help_heading = "Output")]
 pub(crate) struct Options {
     /// Prints data as JSON
@@ -93,6 +94,11 @@ impl Output {
 /// Whether the terminal, if there is one, obeys codes for colours and the cursor.
 pub(crate) fn obeys_codes() -> bool {
     env::var_os("TERM").is_some_and(|term| term != "dumb")
+}
+
+/// Whether a field of JSON says nothing.
+pub(crate) fn is_default<T: Default + PartialEq>(value: &T) -> bool {
+    *value == T::default()
 }
 
 /// How a line is shown on a terminal.

@@ -5,7 +5,10 @@ use std::{io, time::Duration};
 
 use redis::Value;
 
-use crate::{connection::Connection, error::Error};
+use crate::{
+    connection::{Connection, Info},
+    error::Error,
+};
 
 /// Which connection wrote last what replicas must have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -81,12 +84,7 @@ pub(crate) struct Replication {
 impl Replication {
     /// Asks a server; `None` without the right to INFO.
     pub(crate) fn of(server: &mut Connection) -> Result<Option<Self>, Error> {
-        match server.call(redis::cmd("INFO").arg("replication")) {
-            Ok(Value::BulkString(text)) => Ok(Some(Self::parse(&text))),
-            Ok(_) => Ok(Some(Self::default())),
-            Err(error) if error.is_forbidden() => Ok(None),
-            Err(error) => Err(error),
-        }
+        Ok(server.info(&["replication"])?.map(|info| Self::parse(&info)))
     }
 
     /// Asks a server that was a primary when it was written to; `None` without the right to INFO.
@@ -103,12 +101,9 @@ impl Replication {
         Ok(seen)
     }
 
-    fn parse(text: &[u8]) -> Self {
-        let text = String::from_utf8_lossy(text);
+    fn parse(info: &Info) -> Self {
         let mut found = Self::default();
-        for line in text.lines() {
-            let line = line.trim();
-            let Some((name, value)) = line.split_once(':') else { continue };
+        for (name, value) in info.fields() {
             match name {
                 "role" => found.is_replica = value == "slave",
                 "connected_slaves" => found.connected = value.parse().unwrap_or(0),
@@ -140,11 +135,14 @@ mod tests {
                     slave0:ip=127.0.0.1,port=1,state=online,offset=90,lag=0\r\n\
                     slave1:ip=127.0.0.1,port=2,state=wait_bgsave,offset=500,lag=0\r\n\
                     slave_expires_tracked_keys:0\r\nmaster_repl_offset:100\r\n";
-        let found = Replication::parse(text.as_bytes());
+        let found = Replication::parse(&Info(text.to_owned()));
         assert_eq!((found.connected, found.offset), (2, Some(100)));
         assert_eq!([found.having(90), found.having(91)], [1, 0]);
         assert!(!found.is_replica);
         let replica = Replication { is_replica: true, ..Replication::default() };
-        assert_eq!(Replication::parse(b"role:slave\r\nconnected_slaves:0\r\n"), replica);
+        assert_eq!(
+            Replication::parse(&Info("role:slave\r\nconnected_slaves:0\r\n".to_owned())),
+            replica
+        );
     }
 }

@@ -11,11 +11,11 @@ use redis::Value;
 use crate::{
     connection::Connection,
     dump_file::{Chunk, Reader},
-    error::{Error, lacks_field},
-    interrupt::Interrupt,
-    loading::text_in,
-    name,
+    error::Error,
+    interrupt, name,
     progress::Watch,
+    refusal::Kind,
+    reply::{only, text},
 };
 
 /// Chunks under way: the server loads one while the next is on its way.
@@ -35,19 +35,13 @@ pub(crate) struct Checked {
 
 impl Checked {
     /// Reads the whole file.
-    pub(crate) fn of(
-        path: &Path,
-        interrupt: &Interrupt,
-        watch: &mut dyn Watch,
-    ) -> Result<Self, Error> {
+    pub(crate) fn of(path: &Path, watch: &mut dyn Watch) -> Result<Self, Error> {
         let mut reader = Reader::open(path)?;
         watch.begin(0, Some(reader.length()));
         let (mut chunks, mut bytes, mut header) = (0, 0, Vec::new());
         while let Some(chunk) = reader.next()? {
             watch.at(reader.position());
-            if interrupt.requested() {
-                return Err(Error::Interrupted { hint: "Nothing was restored.".to_owned() });
-            }
+            interrupt::check("Nothing was restored.")?;
             chunks += 1;
             bytes += chunk.data.len() as u64;
             if chunks == 1 {
@@ -73,16 +67,16 @@ impl Checked {
     pub(crate) fn must_be_at(&self, server: &mut Connection, key: &[u8]) -> Result<(), Error> {
         let Some(identity) = self.identity() else { return Ok(()) };
         let found = match server.call_for_key(redis::cmd("BF.INFO").arg(key).arg("IDENTITY")) {
-            Err(Error::Refused { text, .. }) if lacks_field(&text) => return Ok(()),
-            found => text_in(found?),
+            Err(error) if error.is(Kind::NoField) => return Ok(()),
+            found => text(only(&found?)).map(str::to_owned),
         };
         if found.is_none_or(|found| found == identity) {
             return Ok(());
         }
-        Err(Error::Incomplete {
-            what: format!("{} holds another filter than was loaded", name::readable(key)),
-            hint: "Restore it again when nobody else writes that key.".to_owned(),
-        })
+        Err(Error::incomplete(
+            format!("{} holds another filter than was loaded", name::readable(key)),
+            "Restore it again when nobody else writes that key.",
+        ))
     }
 }
 
@@ -147,23 +141,13 @@ impl Restore<'_> {
         self.send(chunk)?;
         match self.receive() {
             Ok(()) => Ok(true),
-            Err(Error::Refused { text, .. })
-                if text.starts_with("ERR received bad data")
-                    || text.starts_with("ERR invalid offset") =>
-            {
-                Ok(false)
-            }
+            Err(error) if error.is(Kind::BadChunk) => Ok(false),
             Err(error) => Err(error),
         }
     }
 
     /// Loads all chunks but the first `done`.
-    pub(crate) fn load(
-        &mut self,
-        done: u64,
-        interrupt: &Interrupt,
-        watch: &mut dyn Watch,
-    ) -> Result<(), Error> {
+    pub(crate) fn load(&mut self, done: u64, watch: &mut dyn Watch) -> Result<(), Error> {
         let mut reader = Reader::open(self.file)?;
         for _ in 0..done {
             self.next(&mut reader)?;
@@ -179,7 +163,7 @@ impl Restore<'_> {
                 under_way -= 1;
             }
             watch.at(reader.position());
-            if interrupt.requested() {
+            if interrupt::requested() {
                 (0..under_way).try_for_each(|_| self.receive())?;
                 return Err(Error::Interrupted { hint: String::new() });
             }
@@ -199,10 +183,7 @@ impl Restore<'_> {
         match self.server.receive()? {
             Value::Okay => Ok(()),
             Value::ServerError(error) => Err(self.server.refused("BF.LOADCHUNK", &error)),
-            other => Err(Error::Reply {
-                command: "BF.LOADCHUNK".to_owned(),
-                reply: format!("{other:?}"),
-            }),
+            other => Err(Error::reply("BF.LOADCHUNK", &other)),
         }
     }
 }

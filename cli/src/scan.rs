@@ -35,6 +35,7 @@ use crate::{
     filter_info::{Detail, FilterInfo, Module, Reader},
     glob::Glob,
     output::Output,
+    refusal::Kind,
     sharded::shard_name,
 };
 
@@ -142,9 +143,9 @@ impl State {
         let mut first = target.connect()?;
         let targets = match first.primaries() {
             Ok(targets) => targets,
-            Err(Error::Refused { text, .. }) => {
+            Err(Error::Refused { refusal, .. }) => {
                 output.remark(format_args!(
-                    "Only {target} is scanned. Whether it is in a cluster is unknown: {text}"
+                    "Only {target} is scanned. Whether it is in a cluster is unknown: {refusal}"
                 ));
                 vec![target.clone()]
             }
@@ -416,7 +417,9 @@ impl Watcher<'_> {
         command.arg(cursor).arg("COUNT").arg(KEYS_A_STEP).arg("TYPE").arg(kind);
         let reply = match self.server.call(&command) {
             Ok(reply) => reply,
-            Err(Error::Refused { text, .. }) if text.contains("unknown type") => return Ok(None),
+            Err(Error::Refused { refusal, .. }) if refusal.text.contains("unknown type") => {
+                return Ok(None);
+            }
             Err(error) => return Err(error),
         };
         if let Value::Array(parts) = &reply
@@ -428,7 +431,7 @@ impl Watcher<'_> {
             });
             return Ok(Some((cursor.clone(), names.collect())));
         }
-        Err(Error::Reply { command: "SCAN".to_owned(), reply: format!("{reply:?}") })
+        Err(Error::reply("SCAN", &reply))
     }
 
     /// Reads all filters, and tells about them. Returns whether somebody still listens.
@@ -454,8 +457,8 @@ impl Watcher<'_> {
                 Ok(info) => {
                     filters.insert(name.clone(), info);
                 }
-                Err(Error::Refused { text, .. }) if vanished(&text) => {}
-                Err(Error::Refused { text, .. }) => unread.push((name.clone(), text)),
+                Err(Error::Refused { refusal, .. }) if vanished(refusal.kind) => {}
+                Err(Error::Refused { refusal, .. }) => unread.push((name.clone(), refusal.text)),
                 Err(error) => return Err(error),
             }
         }
@@ -487,6 +490,6 @@ fn types_of(module: Option<Module>) -> &'static [&'static str] {
 }
 
 /// Whether an error reply means that the filter is not there any more.
-fn vanished(text: &str) -> bool {
-    ["ERR not found", "WRONGTYPE", "MOVED ", "ASK "].iter().any(|start| text.starts_with(start))
+fn vanished(kind: Kind) -> bool {
+    matches!(kind, Kind::NotFound | Kind::WrongType | Kind::Moved | Kind::Asked)
 }

@@ -5,14 +5,19 @@ mod growth;
 mod parts;
 mod summary;
 
-use bloom::sharding::{Descriptor, Field, Generation, Malformed, Shard};
+use crate::sharding::{Descriptor, Field, Generation, Malformed, Shard};
 use redis::Value;
 
 pub(crate) use growth::Growth;
 pub(crate) use parts::{named_keys, shard_name, tombstone_keys};
 pub(crate) use summary::{Summary, Worst};
 
-use crate::{connection::Connection, error::Error, name};
+use crate::{
+    connection::Connection,
+    error::Error,
+    name,
+    refusal::{Kind, Refusal},
+};
 
 /// What a name stands for.
 #[derive(Debug)]
@@ -43,38 +48,45 @@ pub(crate) fn find(server: &mut Connection, name: &[u8]) -> Result<Filter, Error
 pub(crate) fn find_sharded(server: &mut Connection, name: &[u8]) -> Result<Descriptor, Error> {
     match find(server, name)? {
         Filter::Sharded(descriptor) => Ok(descriptor),
-        Filter::Key => Err(Error::RefusedPartly {
-            what: format!("{}: there is no sharded filter of this name", name::readable(name)),
-            hint: format!(
+        Filter::Key => Err(Error::refused_partly(
+            format!("{}: there is no sharded filter of this name", name::readable(name)),
+            format!(
                 "`create {} --shards N` makes one; other filters are in one key, their name.",
                 name::typed(name)
             ),
-        }),
+        )),
     }
 }
 
 /// The fields of the hash at `name`; `None` if there is no hash, or if the user may not read it,
 /// as a user of filters in one key alone.
 pub(crate) fn fields(server: &mut Connection, name: &[u8]) -> Result<Option<Vec<Field>>, Error> {
-    let reply = match server.call_for_key(redis::cmd("HGETALL").arg(name)) {
-        Ok(reply) => reply,
-        Err(Error::Refused { text, .. })
-            if ["WRONGTYPE", "NOPERM"].iter().any(|code| text.starts_with(code)) =>
+    match all_fields(server, name) {
+        Ok(fields) => Ok(Some(fields).filter(|fields| !fields.is_empty())),
+        Err(error)
+            if error.is(Kind::WrongType) || error.refusal().is_some_and(Refusal::is_forbidden) =>
         {
-            return Ok(None);
+            Ok(None)
         }
-        Err(error) => return Err(error),
-    };
-    let wrong = || Error::Reply { command: "HGETALL".to_owned(), reply: format!("{reply:?}") };
-    let Value::Array(values) = &reply else { return Err(wrong()) };
-    let mut fields = Vec::new();
-    for pair in values.chunks(2) {
-        let [Value::BulkString(field), Value::BulkString(value)] = pair else {
-            return Err(wrong());
-        };
-        fields.push((field.clone(), value.clone()));
+        Err(error) => Err(error),
     }
-    Ok(Some(fields).filter(|fields| !fields.is_empty()))
+}
+
+/// The fields of the hash at `name`; none if there is no key.
+pub(crate) fn all_fields(server: &mut Connection, name: &[u8]) -> Result<Vec<Field>, Error> {
+    let reply = server.call_for_key(redis::cmd("HGETALL").arg(name))?;
+    let wrong = || Error::reply("HGETALL", &reply);
+    let Value::Array(values) = &reply else { return Err(wrong()) };
+    let pair = |pair: &[Value]| match pair {
+        [Value::BulkString(field), Value::BulkString(value)] => Ok((field.clone(), value.clone())),
+        _ => Err(wrong()),
+    };
+    values.chunks(2).map(pair).collect()
+}
+
+/// The shard at this place of so many keys.
+pub(crate) fn shard_at(place: usize, shards: usize) -> Option<Shard> {
+    Shard::new(place.try_into().ok()?, shards.try_into().ok()?)
 }
 
 /// The generations that additions go to.
@@ -87,11 +99,10 @@ pub(crate) fn filled<'a>(
 ) -> Result<Vec<&'a Generation>, Error> {
     match descriptor.filled() {
         Ok(generations) => Ok(generations.collect()),
-        Err(malformed) => Err(Error::Incomplete {
-            what: format!("{}: additions are impossible: {malformed}", name::readable(name)),
-            hint: "Set all its fields next.* as docs/sharding.md says, or delete all of them."
-                .to_owned(),
-        }),
+        Err(malformed) => Err(Error::incomplete(
+            format!("{}: additions are impossible: {malformed}", name::readable(name)),
+            "Set all its fields next.* as docs/sharding.md says, or delete all of them.",
+        )),
     }
 }
 
@@ -99,35 +110,32 @@ pub(crate) fn filled<'a>(
 pub(crate) fn explained(name: &[u8], malformed: &Malformed) -> Error {
     let what = format!("{}: {malformed}", name::readable(name));
     match malformed {
-        Malformed::Rule(_) | Malformed::State(_) => Error::RefusedPartly {
+        Malformed::Rule(_) | Malformed::State(_) => {
+            Error::refused_partly(what, "A newer redis-bloom created this filter: use that one.")
+        }
+        Malformed::HalfWritten => Error::incomplete(
             what,
-            hint: "A newer redis-bloom created this filter: use that one.".to_owned(),
-        },
-        Malformed::HalfWritten => Error::Incomplete {
-            what,
-            hint: format!(
+            format!(
                 "Wait for it, or finish it by `create {0} --resume`, or remove it by `drop {0}`.",
                 name::typed(name)
             ),
-        },
-        _ => Error::Incomplete {
+        ),
+        _ => Error::incomplete(
             what,
-            hint: "Is this hash a sharded filter at all? docs/sharding.md says what it must have."
-                .to_owned(),
-        },
+            "Is this hash a sharded filter at all? docs/sharding.md says what it must have.",
+        ),
     }
 }
 
 /// The error for a key that holds a filter, but not the shard that belongs there.
 pub(crate) fn foreign(key: &[u8], shard: Shard) -> Error {
-    Error::Incomplete {
-        what: format!(
+    Error::incomplete(
+        format!(
             "{} is not shard {} of {}: the shard is lost",
             name::readable(key),
             shard.index(),
             shard.count()
         ),
-        hint: "`info` names the shards that are lost, `repair` makes them from their items."
-            .to_owned(),
-    }
+        "`info` names the shards that are lost, `repair` makes them from their items.",
+    )
 }

@@ -5,16 +5,17 @@
 //! an older copy counts fewer items. An older copy that has since taken as many new items as it
 //! lacks is not noticed: nothing in a filter shows that.
 
-use bloom::sharding::{Generation, Shard};
-use redis::Value;
+use crate::sharding::{Generation, Shard};
 
 use crate::{
     at_once::Servers,
     connection::Connection,
     error::Error,
-    loading::{not_shard, number},
-    new_shard::is_no_filter,
+    loading::not_shard,
+    refusal::Refusal,
+    reply::{number, only, text},
     restore_key::Checked,
+    sharded,
 };
 
 /// What a shard had.
@@ -41,24 +42,15 @@ impl Stamp {
         let replies = ask("SHARD").and_then(|own| Ok((own, ask("ITEMS")?, ask("IDENTITY")?)));
         let (own, items, identity) = match replies {
             Ok(replies) => replies,
-            Err(Error::Refused { text, .. }) if is_no_filter(&text) => return Ok(None),
+            Err(error) if error.refusal().is_some_and(Refusal::is_no_filter) => return Ok(None),
             Err(error) => return Err(error),
         };
         if not_shard(&own, shard).is_some() {
             return Ok(None);
         }
-        let text = match &identity {
-            Value::Array(values) => match &values[..] {
-                [Value::BulkString(text)] => str::from_utf8(text).ok(),
-                _ => None,
-            },
-            _ => None,
-        };
-        match (text, number(items)) {
+        match (text(only(&identity)), number(only(&items))) {
             (Some(text), Some(items)) => Ok(Some(Self { identity: text.to_owned(), items })),
-            _ => {
-                Err(Error::Reply { command: "BF.INFO".to_owned(), reply: format!("{identity:?}") })
-            }
+            _ => Err(Error::reply("BF.INFO", &identity)),
         }
     }
 
@@ -68,7 +60,7 @@ impl Stamp {
         generation: &Generation,
         place: usize,
     ) -> Result<Option<Self>, Error> {
-        let shard = u16::try_from(place).ok().and_then(|at| Shard::new(at, generation.shards()));
+        let shard = sharded::shard_at(place, generation.keys.len());
         match (shard, generation.keys.get(place)) {
             (Some(shard), Some(key)) => Self::of(&mut servers.connect(key)?, key, shard),
             _ => Ok(None),

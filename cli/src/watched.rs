@@ -4,7 +4,8 @@ use redis::{Cmd, Value};
 
 use crate::{
     connection::{Connection, name_of},
-    error::{Error, lacks_command},
+    error::Error,
+    refusal::Refusal,
 };
 
 /// How often keys that change all the time are watched. Then the command is sent unwatched.
@@ -63,7 +64,7 @@ pub(crate) fn watched(
 fn allowed(server: &mut Connection, command: &Cmd) -> Result<bool, Error> {
     match server.call_for_key(command) {
         Ok(_) => Ok(true),
-        Err(Error::Refused { text, .. }) if lacks_command(&text) => Ok(false),
+        Err(error) if error.refusal().is_some_and(Refusal::lacks_command) => Ok(false),
         Err(error) => Err(error),
     }
 }

@@ -6,13 +6,20 @@ use bloom::filter::{Expansion, MAX_GENERATIONS, Rules, Span};
 use redis::Value;
 use serde::{Deserialize, Serialize, Serializer, ser::SerializeStruct as _};
 
-use crate::{amount, connection::Connection, error::Error};
+use crate::{
+    amount,
+    connection::Connection,
+    error::Error,
+    refusal::{Kind, Refusal},
+    reply::{field, number, text, truth},
+};
 
 /// The parts of a window if no number is given, as in `BF.RESERVE`.
 const GENERATIONS: u8 = 4;
 
 /// The options of a filter that forgets.
 #[derive(clap::Args, Clone, Debug)]
+#[group(skip)]
 pub(crate) struct Options {
     /// Makes a filter that forgets: what is older than a time such as 24h or 7d, or with `count`
     /// all but the last items, as many as --items
@@ -107,11 +114,8 @@ pub(crate) fn words(rules: Rules) -> Vec<String> {
 pub(crate) fn is_known(server: &mut Connection, key: &[u8]) -> Result<(), Error> {
     // With a word too many the command only tells whether it is there.
     match server.call_for_key(redis::cmd("BF.FORGET").arg(key).arg("")) {
-        Err(Error::Refused { text, .. }) if text.starts_with("ERR unknown command") => {
-            Err(Error::Refused {
-                command: "create --window".to_owned(),
-                text: "the server's module has no filters that forget".to_owned(),
-            })
+        Err(error) if error.is(Kind::UnknownCommand) => {
+            Err(Error::refused("create --window", "the server's module has no filters that forget"))
         }
         // An error about the number of arguments, or a user who may not forget.
         Ok(_) | Err(Error::Refused { .. }) => Ok(()),
@@ -153,7 +157,7 @@ impl Forgets {
         match server.call_for_key(redis::cmd("BF.INFO").arg(key).arg("WINDOW")) {
             Ok(Value::Array(values)) => Ok(values.first().and_then(Window::from_reply).into()),
             Ok(_) => Ok(Self::Never),
-            Err(error) if error.is_forbidden() => Ok(Self::Unknown),
+            Err(error) if error.refusal().is_some_and(Refusal::is_forbidden) => Ok(Self::Unknown),
             Err(error) if error.passes() => Err(error),
             // No such filter, or no such word.
             Err(Error::Refused { .. }) => Ok(Self::Never),
@@ -179,13 +183,12 @@ impl Forgets {
                 format!("{name} is there, and has no window: it forgets nothing"),
                 hint,
             )),
-            Self::Unknown => Err(Error::RefusedPartly {
-                what: format!(
+            Self::Unknown => Err(Error::refused_partly(
+                format!(
                     "{name}: whether it has the window is unknown: the user has no right to BF.INFO"
                 ),
-                hint: "Give the user that right (ACL SETUSER ... +bf.info), or leave out --window."
-                    .to_owned(),
-            }),
+                "Give the user that right (ACL SETUSER ... +bf.info), or leave out --window.",
+            )),
         }
     }
 }
@@ -242,10 +245,7 @@ impl Window {
     /// Reads the map that the server answers; `None` for anything else.
     pub(crate) fn from_reply(reply: &Value) -> Option<Self> {
         let field = |name: &str| field(reply, name);
-        let number = |name: &str| match field(name)? {
-            Value::Int(number) => u64::try_from(*number).ok(),
-            _ => None,
-        };
+        let number = |name: &str| number(field(name)?);
         let milliseconds = match field("Kind").and_then(text)? {
             "time" => Some(number("Milliseconds")?),
             "count" => None,
@@ -275,10 +275,7 @@ impl Generation {
     pub(crate) fn all_from_reply(reply: &Value) -> Option<Vec<Self>> {
         let Value::Array(maps) = reply else { return None };
         let one = |map| {
-            let number = |name: &str| match field(map, name)? {
-                Value::Int(number) => u64::try_from(*number).ok(),
-                _ => None,
-            };
+            let number = |name: &str| number(field(map, name)?);
             Some(Self {
                 started: number("Started"),
                 items: number("Items")?,
@@ -286,35 +283,5 @@ impl Generation {
             })
         };
         maps.iter().map(one).collect()
-    }
-}
-
-/// A field of a map, as RESP2 has it (a flat array) or as RESP3 has it.
-fn field<'v>(map: &'v Value, name: &str) -> Option<&'v Value> {
-    match map {
-        Value::Array(values) => {
-            let mut pairs = values.chunks_exact(2);
-            pairs.find(|pair| text(&pair[0]) == Some(name)).map(|pair| &pair[1])
-        }
-        Value::Map(pairs) => {
-            pairs.iter().find(|(label, _)| text(label) == Some(name)).map(|(_, value)| value)
-        }
-        _ => None,
-    }
-}
-
-fn text(value: &Value) -> Option<&str> {
-    match value {
-        Value::SimpleString(text) => Some(text),
-        Value::BulkString(bytes) => str::from_utf8(bytes).ok(),
-        _ => None,
-    }
-}
-
-fn truth(value: &Value) -> Option<bool> {
-    match value {
-        Value::Boolean(truth) => Some(*truth),
-        Value::Int(number) => Some(*number != 0),
-        _ => None,
     }
 }

@@ -5,11 +5,11 @@
 
 use libfuzzer_sys::fuzz_target;
 use redis_bloom::{
-    command::{args, refusal::Refusal, replayed},
+    command::{args, options::Options, refusal::Refusal, replayed},
     filter,
 };
 
-fn check(options: args::Options) {
+fn check(options: Options) {
     if let (Some(error_rate), Some(capacity)) = (options.error_rate, options.capacity) {
         // valkey-bloom has other ranges.
         if options.valkey.is_some() {
@@ -32,8 +32,8 @@ fuzz_target!(|data: &[u8]| {
     let words = || data.split(|&byte| byte == 0);
     let refused = |refusal: Refusal| assert!(!refusal.text(words()).is_empty());
     args::reserve(words()).map_or_else(refused, check);
-    args::insert(&mut words()).map_or_else(refused, |insert| check(insert.options));
-    args::bulk_add(&mut words()).map_or_else(refused, |bulk| check(bulk.options));
+    args::insert(&mut words()).map_or_else(refused, |(options, _)| check(options));
+    args::bulk_add(&mut words()).map_or_else(refused, |(options, _)| check(options));
     args::bulk_exists(&mut words()).map_or_else(refused, |_| {});
     let mut rest = words();
     let form = rest.next().unwrap_or_default();
@@ -50,7 +50,7 @@ fuzz_target!(|data: &[u8]| {
     if let Ok(options) = replayed::reserve(key, rest) {
         check(options);
     }
-    if let Some(insert) = replayed::insert(&mut words()) {
-        check(insert.options);
+    if let Some(options) = replayed::insert(&mut words()) {
+        check(options);
     }
 });

@@ -67,14 +67,13 @@ pub fn read(bytes: &[u8], purpose: Option<Purpose>, ceiling: u64) -> Result<Filt
     let strategy = match reader.u8()? {
         0 => Strategy::Mitz32,
         1 => Strategy::Mitz64,
-        strategy => return Err(Error::Strategy(strategy)),
+        _ => return Err(Error::Malformed("a strategy that Guava does not have")),
     };
     let probes = reader.u8()?;
     let longs = u32::from_be_bytes(reader.array()?);
     let (whole, rest) = reader.rest().as_chunks::<8>();
     if probes == 0 || longs == 0 || longs as usize != whole.len() || !rest.is_empty() {
-        let bytes = whole.len().saturating_mul(8).saturating_add(rest.len());
-        return Err(Error::Guava { longs, probes, bytes });
+        return Err(Error::Malformed("a Guava filter without bits or of another length"));
     }
     let bits = u64::from(longs).saturating_mul(64);
     let purpose = match purpose {
@@ -121,7 +120,7 @@ pub fn read_bitmap(
     if bits == 0 || bits > MOST_BITS_64 {
         return Err(none);
     }
-    let set = bitmap.iter().map(|byte| u64::from(byte.count_ones())).sum();
+    let set: u64 = bitmap.iter().map(|byte| u64::from(byte.count_ones())).sum();
     let last = bitmap.iter().enumerate().rev().find(|(_, byte)| **byte != 0);
     // The first bit of a byte is its most significant.
     let highest = last.map(|(at, byte)| {
@@ -136,7 +135,7 @@ pub fn read_bitmap(
         // `libm`, because this decides acceptance: a replica on another machine gets the same
         // command and must decide the same.
         if libm::log(share) * (set as f64) < IMPROBABLE {
-            return Err(Error::Short { set, highest, bits });
+            return Err(Error::Short { highest, bits });
         }
     }
     let shape = Classic { bits, bytes: bits.div_ceil(8), probes, rule: strategy.rule() };

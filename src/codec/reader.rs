@@ -4,6 +4,9 @@ use std::ops::RangeInclusive;
 
 use super::Error;
 
+/// The refusal of bytes that do not begin as they should.
+pub(super) const OTHER_LAYOUT: Error = Error::Malformed("the magic of another layout");
+
 /// The bytes that are not read yet.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Reader<'a>(&'a [u8]);
@@ -19,15 +22,14 @@ impl<'a> Reader<'a> {
         let (body, seal) = bytes.split_last_chunk::<8>().ok_or(Error::Truncated)?;
         let mut reader = Self(body);
         if reader.bytes(magic.len())? != magic.as_bytes() {
-            return Err(Error::Magic(magic));
+            return Err(OTHER_LAYOUT);
         }
         let version = reader.u16()?;
         if !versions.contains(&version) {
             return Err(Error::Version(version));
         }
-        let (found, expected) = (crate::filter::checksum(body), u64::from_le_bytes(*seal));
-        if found != expected {
-            return Err(Error::Checksum { found, expected });
+        if crate::filter::checksum(body) != u64::from_le_bytes(*seal) {
+            return Err(Error::Malformed("a wrong checksum: the bytes are damaged"));
         }
         Ok((version, reader))
     }
@@ -83,7 +85,7 @@ impl<'a> Reader<'a> {
 
     /// Refuses bytes that are not read yet.
     pub(super) fn end(self) -> Result<(), Error> {
-        if self.0.is_empty() { Ok(()) } else { Err(Error::Excess(self.0.len())) }
+        if self.0.is_empty() { Ok(()) } else { Err(Error::Malformed("bytes behind the end")) }
     }
 }
 

@@ -57,15 +57,15 @@ const FRAME: usize = 24;
 /// Least bytes of a layer in a blob: with a bitmap without bits.
 const LAYER: usize = FRAME + HEADER;
 
-/// The numbers of a filter, and the layers that have arrived.
+/// The refusal of numbers of a layer that contradict each other.
+const UNCOMPUTED: Error =
+    Error::Malformed("a layer that valkey-bloom does not compute from its numbers");
+
+/// A filter of which layers arrive.
 struct Arriving {
-    error_rate: f64,
-    tightening: f64,
-    expansion: Expansion,
+    plan: Plan,
+    /// Whether its seed is random.
     random: bool,
-    /// The seed of the first layer.
-    seed: Option<[u8; 32]>,
-    plans: Vec<LayerPlan>,
     layers: Vec<Layer>,
     /// Bytes of bits so far.
     present: u64,
@@ -85,30 +85,22 @@ impl Arriving {
         if !(error_rate > 0.0 && error_rate < 1.0) {
             return Err(FilterError::ErrorRate(error_rate).into());
         }
-        let random = match random {
-            0 => false,
-            1 => true,
-            _ => {
-                return Err(Error::Valkey { index: 0, field: "whether its seed is random" });
-            }
-        };
-        Ok(Self {
+        if random > 1 {
+            return Err(Error::Malformed("neither a random seed nor none"));
+        }
+        let plan = Plan {
+            family: Family::Valkey(Valkey { seed: FIXED_SEED, tightening }),
+            seed: 0,
             error_rate,
-            tightening,
             expansion: Expansion::stored(expansion),
-            random,
-            seed: None,
-            plans: Vec::new(),
+            shard: None,
             layers: Vec::new(),
-            present: 0,
-            ceiling,
-        })
+        };
+        Ok(Self { plan, random: random == 1, layers: Vec::new(), present: 0, ceiling })
     }
 
     /// Takes the next layer.
     fn take(&mut self, bitmap: &[u8], capacity: u64, items: u64) -> Result<(), Error> {
-        let index = self.layers.len();
-        let wrong = |field| Error::Valkey { index, field };
         let mut reader = Reader::plain(bitmap);
         match reader.u8()? {
             BITMAP => {}
@@ -118,59 +110,34 @@ impl Arriving {
         let seed = reader.array()?;
         let bits = reader.rest();
         if bytes != bits.len() as u64 {
-            return Err(wrong("its length is not that of its bits"));
+            return Err(Error::Malformed("a bitmap whose length is not that of its bits"));
         }
-        if *self.seed.get_or_insert(seed) != seed || (!self.random && seed != FIXED_SEED) {
-            return Err(wrong("its seed is not that of the filter"));
-        }
-        let shape = Classic {
-            bits: bytes.saturating_mul(8),
-            bytes,
-            probes: u16::try_from(probes).map_err(|_| wrong("its probes"))?,
-            rule: Rule::Prime,
+        let Family::Valkey(family) = &mut self.plan.family else {
+            return Err(UNCOMPUTED);
         };
-        let family = self.family();
-        let rate = family.layer_rate(self.error_rate, index);
-        let plan = LayerPlan {
-            capacity,
-            items,
-            error_rate: rate.ok_or_else(|| wrong("its rate"))?,
-            shape: shape.into(),
-        };
-        if !shape.is_sound() || !Valkey::fits(&shape, capacity, plan.error_rate) {
-            return Err(wrong("its bits or probes do not follow from its capacity and rate"));
+        if self.layers.is_empty() {
+            family.seed = seed;
         }
-        self.present = self.present.saturating_add(shape.words().saturating_mul(stream::WORD));
-        if self.present > self.ceiling {
-            let (wanted, ceiling) = (self.present, self.ceiling);
-            return Err(FilterError::Ceiling { wanted, ceiling }.into());
+        if family.seed != seed || (!self.random && seed != FIXED_SEED) {
+            return Err(Error::Malformed("a layer with another seed than its filter"));
         }
-        let mut layer = Layer::new(plan.shape, plan.capacity, plan.error_rate)?;
-        stream::merge_into(&mut layer, 0, bits);
-        layer.set_counted(items);
-        self.plans.push(plan);
-        self.layers.push(layer);
+        let probes = u16::try_from(probes).map_err(|_| UNCOMPUTED)?;
+        let shape = Classic { bits: bytes.saturating_mul(8), bytes, probes, rule: Rule::Prime };
+        let rate = family.layer_rate(self.plan.error_rate, self.layers.len());
+        let error_rate = rate.ok_or(UNCOMPUTED)?;
+        if !shape.is_sound() || !Valkey::fits(&shape, capacity, error_rate) {
+            return Err(UNCOMPUTED);
+        }
+        let plan = LayerPlan { capacity, items, error_rate, shape: shape.into() };
+        self.layers.push(stream::layer(&plan, bits, &mut self.present, self.ceiling)?);
+        self.plan.layers.push(plan);
         Ok(())
-    }
-
-    fn family(&self) -> Valkey {
-        Valkey { seed: self.seed.unwrap_or(FIXED_SEED), tightening: self.tightening }
     }
 
     /// Checks the whole filter and returns it.
     fn finish(self) -> Result<Filter, Error> {
-        let family = Family::Valkey(self.family());
-        let plan = Plan {
-            family,
-            seed: 0,
-            error_rate: self.error_rate,
-            expansion: self.expansion,
-            shard: None,
-            layers: self.plans,
-        };
-        plan.check()?;
-        Filter::from_layers(family, 0, self.error_rate, self.expansion, self.layers)
-            .ok_or(Error::Truncated)
+        self.plan.check()?;
+        Ok(self.plan.with_layers(self.layers)?)
     }
 }
 

@@ -1,9 +1,11 @@
 //! The part of commands that needs no server: options, numbers, error replies.
 //!
 //! ```text
-//!   arguments ─▶ args (from a client) ───────▶ Options, Insert, Import, or Refusal
-//!        └─────▶ replayed (from a primary) ──▶ Options, Insert, or None
+//!   arguments ─▶ args (from a client) ───────▶ Options, Import, or Refusal
+//!        └─────▶ replayed (from a primary) ──▶ Options, or None
 //!
+//!   options   the table of options of a new filter: read, replicated, documented
+//!   argument  arguments as COMMAND DOCS shows them
 //!   number    how clients and other products write numbers
 //!   refusal   every error text
 //! ```
@@ -21,6 +23,8 @@
 )]
 
 pub mod args;
+pub mod argument;
 pub mod number;
+pub mod options;
 pub mod refusal;
 pub mod replayed;

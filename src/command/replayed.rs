@@ -22,8 +22,8 @@
 //! skips the options TIGHTENING, SEED and VALIDATESCALETO.
 
 use super::{
-    args::{self, Insert, Options, is, is_rate},
-    number,
+    args, number,
+    options::{OPTIONS, Options, Place, is, is_rate},
     refusal::Refusal,
 };
 use crate::filter::{Expansion, MAX_CAPACITY, MAX_EXPANSION};
@@ -41,9 +41,10 @@ pub fn reserve<'a>(
     key: &'a [u8],
     words: impl Iterator<Item = &'a [u8]> + Clone,
 ) -> Result<Options, Refusal> {
-    const OWN: [&str; 4] = ["SEED", "SHARD", "COUNTING", "WINDOW"];
     let by_redisbloom = || redisblooms_reserve(key, words.clone());
-    if !words.clone().any(|word| OWN.iter().any(|own| is(word, own))) {
+    let is_own =
+        |word: &[u8]| OPTIONS.iter().any(|option| option.place == Place::Own && option.is(word));
+    if !words.clone().any(is_own) {
         return by_redisbloom().map_or_else(|| args::reserve(words.clone()), Ok);
     }
     let follows = words.clone().skip(1);
@@ -78,7 +79,7 @@ fn redisblooms_reserve<'a>(
 
 /// Reads the arguments of a BF.INSERT of either product after the key, up to and including the word
 /// for ITEMS. Leaves the items in `words`. `None` if both products refuse the arguments.
-pub fn insert<'a>(words: &mut impl Iterator<Item = &'a [u8]>) -> Option<Insert> {
+pub fn insert<'a>(words: &mut impl Iterator<Item = &'a [u8]>) -> Option<Options> {
     let (mut no_create, mut nonscaling) = (false, false);
     // RedisBloom 2 checks the ranges of the last values alone: an earlier one may lie outside.
     let (mut error_rate, mut capacity, mut expansion) = (None, None, None);
@@ -103,13 +104,13 @@ pub fn insert<'a>(words: &mut impl Iterator<Item = &'a [u8]>) -> Option<Insert> 
             _ => return None,
         }
     }
-    let options = Options {
+    Some(Options {
         error_rate: in_range(error_rate, to_rate)?,
         capacity: in_range(capacity, to_capacity)?,
         expansion: growth(nonscaling, in_range(expansion, to_expansion)?),
+        no_create,
         ..Options::default()
-    };
-    Some(Insert { options, no_create, has_items: true })
+    })
 }
 
 /// NONSCALING wins over EXPANSION.

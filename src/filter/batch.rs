@@ -16,7 +16,7 @@ use super::{
     error::Error,
     hash::Hash,
     layer::{
-        Layer,
+        Blocked, Layer,
         item_set::{Answers, CHUNK, ItemSet},
     },
     plan::Demand,
@@ -35,16 +35,16 @@ impl Filter {
         mut answer: impl FnMut(Answers),
     ) {
         let mut chunk = [Hash::default(); CHUNK];
-        let memory_bound = self.newest().is_memory_bound();
+        let blocks = self.newest().blocks();
+        let memory_bound = blocks.filter(|blocks| blocks.is_memory_bound());
         loop {
-            let hashes = self.hash_chunk(&mut items, &mut chunk, !memory_bound);
+            let hashes = self.hash_chunk(&mut items, &mut chunk, memory_bound.is_none());
             if hashes.is_empty() {
                 return;
             }
             let items = ItemSet::first(hashes.len());
-            let found = if memory_bound {
-                // Only a layer of blocks is, and it is the only one.
-                self.newest().present(hashes)
+            let found = if let Some(only) = memory_bound {
+                only.present(hashes)
             } else {
                 let found = self.newest().filter_present(hashes, items);
                 found.with(self.found_in_stack(hashes, items.without(found)))
@@ -134,7 +134,7 @@ impl Filter {
     ) -> &'c [Hash] {
         let newest = self.newest();
         // One loop for each case: the loop of a large blocked layer has no branch on the kind.
-        match newest.block_address() {
+        match newest.blocks().and_then(Blocked::block_address) {
             Some(blocks) if prefetch => self.hash_into(chunk, items, |hash| blocks.prefetch(hash)),
             _ if prefetch => self.hash_into(chunk, items, |hash| newest.prefetch(hash)),
             _ => self.hash_into(chunk, items, |_| {}),
@@ -161,9 +161,10 @@ impl Filter {
     /// Returns which of these items the older layers hold.
     #[inline(always)]
     fn found_in_older(&self, hashes: &[Hash], items: ItemSet) -> ItemSet {
-        match self.older().len() {
-            0 => ItemSet::default(),
-            _ => self.found_in_stack(hashes, items),
+        if self.older().is_empty() {
+            ItemSet::default()
+        } else {
+            self.found_in_stack(hashes, items)
         }
     }
 

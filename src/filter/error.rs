@@ -3,7 +3,7 @@
 //! The texts are for logs and Rust callers. `command/refusal.rs` turns these variants into replies
 //! for Redis clients; no other file does.
 
-/// Why a filter could not be made, grown, filled or read back.
+/// Why a filter could not be made, grown or filled, or why stored numbers are not those of one.
 #[derive(Clone, Copy, Debug, PartialEq, thiserror::Error)]
 pub enum Error {
     /// The error rate is not inside (0, 1); NaN counts as outside.
@@ -41,6 +41,9 @@ pub enum Error {
     /// A non-scaling filter holds as many items as it was reserved for.
     #[error("the non-scaling filter is full")]
     Full,
+    /// Numbers that no filter has together: which of them (`plan.rs`).
+    #[error("{0}")]
+    Impossible(&'static str),
 }
 
 fn bytes(number: u64) -> String {

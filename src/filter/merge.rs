@@ -34,12 +34,9 @@
 //! one line), and a = -ln(1 - f). At 1 %, the root of S is 8 in a full filter of 1,000 items, and
 //! 250 in a million (`tests/filter/merge.rs`).
 //!
-//! A union whose number is above the capacity is refused. A filter that many merges filled has at
-//! most the nonzero positions of n(r) = capacity + root of S / 2 items. They raise the rate by 2 %
-//! in a filter of 1,000 items, which is what the sizing leaves (`sizing/mod.rs`), and not
-//! noticeably in a large one. Without the half deviation half of the unions of exactly as many
-//! items as the capacity would be refused; with it, three of ten. The sum of the counts is no
-//! bound: as one, it cut off only errors upwards, and the shortfalls of many merges added up.
+//! A union whose number is above the capacity is refused. Without the half deviation, half of the
+//! unions of exactly as many items as the capacity would be; with it, three of ten. It raises the
+//! rate by 2 % in a filter of 1,000 items, which is what the sizing leaves (`sizing/mod.rs`).
 //!
 //! A replica gets the command and must reach the same counts, so this file computes as
 //! `sizing/mod.rs` does: with +, -, *, / and `libm`.
@@ -50,9 +47,11 @@ use super::{
     error::Error,
     foreign::Family,
     layer::{Layer, occupancy},
+    params::Params,
     plan::{Demand, LayerPlan},
     stack::Filter,
 };
+use crate::sharding::Shard;
 
 /// A union counts this many deviations fewer than its nonzero positions say.
 const DEVIATIONS: f64 = 0.5;
@@ -230,7 +229,7 @@ impl UnitedLayer {
             estimate = most.saturating_add(1).max((by_positions + 0.5) as u64);
             items = estimate;
         }
-        // A layer never counts above its capacity (`check.rs`).
+        // A layer never counts above its capacity (`plan.rs`).
         let items = items.min(capacity);
         let changes = match (held, nonzero.as_slice()) {
             (true, &[nonzero, ..]) => union > nonzero || items != first.counted(),
@@ -250,22 +249,32 @@ fn rows<'a>(filters: &[&'a Filter]) -> impl Iterator<Item = Vec<&'a Layer>> {
     })
 }
 
-/// The first parameter in which two filters differ.
+/// The first parameter in which two filters of layers differ.
 fn difference(a: &Filter, b: &Filter) -> Option<Difference> {
-    let (family, other) = (a.family(), b.family());
-    let (of_a, of_b) = (a.params(), b.params());
-    let (seeds, ratios) = match (family, other) {
+    let (alike, params) = (a.family().tag() == b.family().tag(), [a.params(), b.params()]);
+    let (seeds, ratios) = match (a.family(), b.family()) {
         (Family::Valkey(a), Family::Valkey(b)) => (a.seed == b.seed, a.tightening == b.tightening),
-        _ => (of_a.seed == of_b.seed, true),
+        _ => (params[0].seed == params[1].seed, true),
     };
+    difference_of(alike, seeds, params, [a.shard(), b.shard()])
+        .or((!ratios).then_some(Difference::Tightening))
+}
+
+/// The first parameter in which filters differ. `alike` is whether they are of one kind, `seeds`
+/// whether they have one seed.
+pub(super) fn difference_of(
+    alike: bool,
+    seeds: bool,
+    [a, b]: [Params; 2],
+    shards: [Option<Shard>; 2],
+) -> Option<Difference> {
     let checks = [
-        (family.tag() == other.tag(), Difference::Kind),
-        (a.shard() == b.shard(), Difference::Shard),
+        (alike && a.cells == b.cells, Difference::Kind),
+        (shards[0] == shards[1], Difference::Shard),
         (seeds, Difference::Seed),
-        (of_a.error_rate == of_b.error_rate, Difference::ErrorRate),
-        (of_a.capacity == of_b.capacity, Difference::Capacity),
-        (of_a.expansion == of_b.expansion, Difference::Expansion),
-        (ratios, Difference::Tightening),
+        (a.error_rate == b.error_rate, Difference::ErrorRate),
+        (a.capacity == b.capacity, Difference::Capacity),
+        (a.expansion == b.expansion, Difference::Expansion),
     ];
     checks.into_iter().find(|(alike, _)| !alike).map(|(_, difference)| difference)
 }

@@ -20,10 +20,8 @@
 //! A foreign filter is one that another product made. It keeps that product's hash and layers.
 
 mod batch;
-mod check;
 mod error;
 mod estimate;
-mod extra;
 pub mod foreign;
 mod geometry;
 mod hash;
@@ -38,28 +36,21 @@ mod prefetch_hint;
 mod sizing;
 mod stack;
 
-pub use check::{Broken, Plan};
 pub use error::Error;
 pub use estimate::Estimate;
 pub use foreign::{FIXED_SEED, Family, RedisBloom, TIGHTENING, Valkey};
 pub use geometry::Geometry;
-pub use hash::{
-    Hash, checksum,
-    probe::{all_positions, scale},
-};
+pub use hash::{Hash, checksum, probe::scale};
 pub use layer::{
     Blocked, Classic, ClassicLayer, Layer, MAX_BITS, MAX_CLASSIC_PROBES, Rule, Shape, Start,
     bits::Bits, item_set::Answers, uses_avx512,
 };
 pub use merge::{Difference, Union, Unmergeable};
 pub use paged::{
-    Addition, Additions, Author, Fault, MAX_GENERATIONS, MAX_MILLISECONDS, MAX_TIME, NEVER, Rules,
-    Span,
+    Addition, Additions, Author, MAX_GENERATIONS, MAX_MILLISECONDS, MAX_TIME, NEVER, Rules, Span,
 };
 pub use params::{CellKind, Expansion, MAX_CAPACITY, MAX_EXPANSION, MAX_LAYERS, Params};
-pub use plan::{Demand, LayerPlan};
+pub use plan::{Demand, LayerPlan, Plan};
 pub use prefetch_hint::PrefetchHint;
 pub use sizing::{MAX_PROBES, geometry, layer_rate};
 pub use stack::Filter;
-#[cfg(test)]
-pub(crate) use stack::steps;

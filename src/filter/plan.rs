@@ -1,11 +1,24 @@
-//! A layer without its bits: computed by a family from a capacity and a rate, or read by a decoder.
+//! The invariants of every filter, whoever made it: the one list that every decoder checks.
+//!
+//! Stored bytes are hostile until they pass this check. A decoder first parses numbers into a
+//! [`Plan`], then calls [`Plan::check`], and only then allocates and reads bits. So a forged number
+//! costs only the refusal.
+//!
+//! The geometry of a native filter need not be the one that `sizing/mod.rs` would choose today:
+//! each layer stores its own rate and shape, so the sizing may improve without a new encoding. The
+//! shape of a RedisBloom or valkey-bloom layer must follow from its capacity and rate, because
+//! those products always compute it from them (`foreign/redisbloom.rs`).
 
 use super::{
     error::Error,
-    layer::{Layer, Shape},
-    params::MAX_CAPACITY,
-    sizing,
+    foreign::{Family, Valkey, redisbloom},
+    geometry::{Geometry, MAX_WORDS},
+    layer::{Layer, Rule, Shape},
+    params::{Expansion, MAX_CAPACITY, MAX_LAYERS, Params, check_ranges},
+    sizing::{MAX_PROBES, geometry, layer_rate},
+    stack::Filter,
 };
+use crate::sharding::Shard;
 
 /// The memory that a filter asks for: bytes of bits, of all its layers.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -43,7 +56,7 @@ impl LayerPlan {
 
     /// The native layer for `capacity` items at `rate`; `None` if its bits cannot be addressed.
     pub(super) fn native(capacity: u64, rate: f64) -> Option<Self> {
-        let shape = sizing::geometry(capacity, rate)?.into();
+        let shape = geometry(capacity, rate)?.into();
         Some(Self { capacity, items: 0, error_rate: rate, shape })
     }
 
@@ -66,5 +79,193 @@ impl LayerPlan {
             }
             _ => Err(Error::Ceiling { wanted, ceiling }),
         }
+    }
+}
+
+/// A filter without its bits: what a decoder has read before it allocates anything.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Plan {
+    /// The product whose rules the filter follows.
+    pub family: Family,
+    /// Key of the hash; 0 in families without one.
+    pub seed: u64,
+    /// Rate of the whole filter.
+    pub error_rate: f64,
+    /// How the filter grows.
+    pub expansion: Expansion,
+    /// The shard that the filter is, if it is one.
+    pub shard: Option<Shard>,
+    /// The layers, oldest first.
+    pub layers: Vec<LayerPlan>,
+}
+
+impl Plan {
+    /// The plan of an existing filter.
+    #[must_use]
+    pub fn of(filter: &Filter) -> Self {
+        Self {
+            family: filter.family(),
+            seed: filter.seed(),
+            error_rate: filter.error_rate(),
+            expansion: filter.expansion(),
+            shard: filter.shard(),
+            layers: filter.layers().map(LayerPlan::of).collect(),
+        }
+    }
+
+    /// The plan of a new native filter of `params` with bits. Allocates none.
+    ///
+    /// # Errors
+    /// Those of [`Filter::new`], for any memory: `Error::ErrorRate`, `Error::Capacity`, and
+    /// `Error::Ceiling` if the bits cannot be addressed.
+    pub fn new(params: &Params) -> Result<Self, Error> {
+        params.check()?;
+        let &Params { error_rate, capacity, expansion, seed, .. } = params;
+        let rate = layer_rate(error_rate, expansion.factor().is_some());
+        let not_addressable = Error::Ceiling { wanted: u64::MAX, ceiling: MAX_WORDS * 8 };
+        let layers = vec![LayerPlan::native(capacity, rate).ok_or(not_addressable)?];
+        Ok(Self { family: Family::Native, seed, error_rate, expansion, shard: None, layers })
+    }
+
+    /// Bytes of the whole filter, as [`Filter::bytes`] returns them; `u64::MAX` if there are more.
+    #[must_use]
+    pub fn bytes(&self) -> u64 {
+        let shapes = self.layers.iter().map(|layer| layer.shape);
+        self.bit_bytes().saturating_add(Filter::struct_bytes(self.family.tag(), shapes))
+    }
+
+    /// Bytes of all bit arrays; `u64::MAX` if there are more.
+    #[must_use]
+    pub fn bit_bytes(&self) -> u64 {
+        self.layers
+            .iter()
+            .fold(0, |sum, layer| sum.saturating_add(layer.shape.words().saturating_mul(8)))
+    }
+
+    /// Checks every invariant.
+    ///
+    /// # Errors
+    /// `Error::Impossible` or `Error::Layers` for the first invariant that is broken, or the error
+    /// of a number that is out of its range.
+    pub fn check(&self) -> Result<(), Error> {
+        let (count, factor) = (self.layers.len(), self.expansion.factor());
+        let native = self.family == Family::Native;
+        if count == 0 || count > MAX_LAYERS || (count > 1 && (native || factor.is_none())) {
+            return Err(Error::Impossible("a wrong number of layers"));
+        }
+        for (index, layer) in self.layers.iter().enumerate() {
+            self.check_layer(index, layer, index + 1 == count)?;
+        }
+        if self.family == Family::Guava && factor.is_some() {
+            return Err(Error::Impossible("a filter of Guava with an expansion"));
+        }
+        if self.shard.is_some() && !native {
+            return Err(Error::Impossible("a shard that another product made"));
+        }
+        if native {
+            Expansion::new(factor.unwrap_or(0).into())?;
+        }
+        check_ranges(self.error_rate, 1)?;
+        if self.bit_bytes() / 8 > MAX_WORDS {
+            return Err(Error::Ceiling { wanted: self.bit_bytes(), ceiling: MAX_WORDS * 8 });
+        }
+        Ok(())
+    }
+
+    /// Checks layer `index`. Only the newest layer of a stack may be less than full.
+    fn check_layer(&self, index: usize, layer: &LayerPlan, newest: bool) -> Result<(), Error> {
+        let &LayerPlan { capacity, items, error_rate, .. } = layer;
+        check_ranges(error_rate, capacity)?;
+        if items > capacity || (items < capacity && !newest) {
+            return Err(Error::Impossible("a layer with too many items or too few"));
+        }
+        if !self.may_have(layer) {
+            return Err(Error::Impossible("a layer that no filter of its family has"));
+        }
+        if let Family::Valkey(family) = self.family
+            && family.layer_rate(self.error_rate, index) != Some(error_rate)
+        {
+            return Err(Error::Impossible("rates of layers that do not follow from their ratio"));
+        }
+        Ok(())
+    }
+
+    /// Returns whether filters of this family have such layers.
+    fn may_have(&self, layer: &LayerPlan) -> bool {
+        let sound = match (self.family, layer.shape) {
+            (Family::Native, Shape::Blocked(Geometry { blocks, block_words, probes })) => {
+                blocks > 0 && block_words > 0 && (1..=MAX_PROBES).contains(&probes)
+            }
+            (Family::RedisBloom(_), Shape::Classic(classic)) => {
+                classic.is_sound() && redisbloom::fits(&classic, layer.capacity, layer.error_rate)
+            }
+            (Family::Valkey(_), Shape::Classic(classic)) => {
+                classic.rule == Rule::Prime
+                    && classic.is_sound()
+                    && Valkey::fits(&classic, layer.capacity, layer.error_rate)
+            }
+            // Users of Guava choose bits and probes freely.
+            (Family::Guava, Shape::Classic(classic)) => {
+                matches!(classic.rule, Rule::Mitz32 | Rule::Mitz64) && classic.is_sound()
+            }
+            (Family::Native, Shape::Classic(_))
+            | (Family::RedisBloom(_) | Family::Valkey(_) | Family::Guava, Shape::Blocked(_)) => {
+                false
+            }
+        };
+        sound && layer.shape.words() <= MAX_WORDS
+    }
+
+    /// Makes a filter of this plan with all bits clear, for a decoder to fill. Call [`Self::check`]
+    /// first.
+    ///
+    /// # Errors
+    /// `Error::Ceiling` if the bits take more than `ceiling` bytes, `Error::OutOfMemory`.
+    pub fn allocate(&self, ceiling: u64) -> Result<Filter, Error> {
+        self.build(ceiling, |plan| Layer::new(plan.shape, plan.capacity, plan.error_rate))
+    }
+
+    /// Makes a filter of this plan whose bits have not arrived: each layer has room for one word
+    /// ([`Layer::arriving`]). Call [`Self::check`] first.
+    ///
+    /// # Errors
+    /// `Error::Ceiling` above `ceiling` bytes of bits, `Error::OutOfMemory`.
+    pub fn begin(&self, ceiling: u64) -> Result<Filter, Error> {
+        self.build(ceiling, |plan| Layer::arriving(plan.shape, plan.capacity, plan.error_rate))
+    }
+
+    /// Makes a filter of this plan. Calls `layer` to make each layer, oldest first. Call
+    /// [`Self::check`] first.
+    ///
+    /// # Errors
+    /// `Error::Ceiling` if the bits take more than `ceiling` bytes, `Error::OutOfMemory`, and the
+    /// errors of `layer`.
+    pub fn build<E: From<Error>>(
+        &self,
+        ceiling: u64,
+        mut layer: impl FnMut(&LayerPlan) -> Result<Layer, E>,
+    ) -> Result<Filter, E> {
+        let wanted = self.bit_bytes();
+        if wanted > ceiling {
+            return Err(Error::Ceiling { wanted, ceiling }.into());
+        }
+        let mut layers = Vec::new();
+        layers.try_reserve_exact(self.layers.len()).map_err(|_| Error::OutOfMemory(wanted))?;
+        for plan in &self.layers {
+            let mut layer = layer(plan)?;
+            layer.set_counted(plan.items);
+            layers.push(layer);
+        }
+        Ok(self.with_layers(layers)?)
+    }
+
+    /// The filter of this plan, of layers that follow it.
+    ///
+    /// # Errors
+    /// `Error::Layers` if there are none.
+    pub fn with_layers(&self, layers: Vec<Layer>) -> Result<Filter, Error> {
+        let &Self { family, seed, error_rate, expansion, shard, .. } = self;
+        let filter = Filter::from_layers(family, seed, error_rate, expansion, layers);
+        Ok(filter.ok_or(Error::Layers)?.with_shard(shard))
     }
 }

@@ -1,6 +1,6 @@
 //! Prefetches the cache lines of an item before its filter is known.
 
-use super::{foreign::Family, hash::Hash, layer::BlockAddress, stack::Filter};
+use super::{foreign::Tag, hash::Hash, layer::BlockAddress, stack::Filter};
 
 /// What a prefetch of an item's cache lines needs: the seed of a filter, and the address of the
 /// blocks of its newest layer. A hint may outlive its filter: it never reads at that address.
@@ -16,8 +16,8 @@ impl PrefetchHint {
     #[inline]
     #[must_use]
     pub fn of(filter: &Filter) -> Option<Self> {
-        let blocks = filter.newest().block_address()?;
-        (filter.family() == Family::Native).then(|| Self { seed: filter.seed(), blocks })
+        let blocks = filter.newest().blocks()?.block_address()?;
+        (filter.family == Tag::Native).then(|| Self { seed: filter.seed(), blocks })
     }
 
     /// Hashes an item, and prefetches its cache lines. The hash is valid for every filter that this
@@ -30,12 +30,13 @@ impl PrefetchHint {
         hash
     }
 
-    /// Whether the filter has the hint's seed, and its newest layer has its blocks at the hint's
-    /// address.
+    /// Whether the filter has the native hash with the hint's seed, and its newest layer has its
+    /// blocks at the hint's address.
     #[inline]
     #[must_use]
     pub fn fits(&self, filter: &Filter) -> bool {
-        // Only native filters have blocks.
-        filter.seed() == self.seed && filter.newest().is_at(self.blocks)
+        filter.family == Tag::Native
+            && filter.seed() == self.seed
+            && filter.newest().blocks().is_some_and(|blocks| blocks.is_at(self.blocks))
     }
 }

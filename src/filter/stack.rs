@@ -24,7 +24,6 @@
 
 use super::{
     error::Error,
-    extra::Extra,
     foreign::{Family, Tag, Valkey, guava},
     hash::Hash,
     layer::{Layer, Shape, Start},
@@ -45,7 +44,36 @@ pub struct Filter {
     /// filters stay small.
     extra: Option<Box<Extra>>,
     expansion: Expansion,
-    family: Tag,
+    pub(super) family: Tag,
+}
+
+/// The part of a filter that most filters do not need.
+#[derive(Debug, Default)]
+struct Extra {
+    /// The layers below the newest, oldest first. All are full.
+    older: Vec<Layer>,
+    /// Keys and tightening ratio of a valkey-bloom filter.
+    valkey: Option<Box<Valkey>>,
+    /// The shard of a sharded filter that the filter is.
+    shard: Option<Shard>,
+}
+
+impl Extra {
+    /// Boxes the parts, or returns `None` if there are none.
+    fn boxed(older: Vec<Layer>, family: Family) -> Option<Box<Self>> {
+        let valkey = match family {
+            Family::Valkey(valkey) => Some(Box::new(valkey)),
+            Family::Native | Family::RedisBloom(_) | Family::Guava => None,
+        };
+        (!older.is_empty() || valkey.is_some())
+            .then(|| Box::new(Self { older, valkey, shard: None }))
+    }
+
+    fn duplicate(&self) -> Result<Box<Self>, Error> {
+        let Self { older, valkey, shard } = self;
+        let older = older.iter().map(Layer::duplicate).collect::<Result<_, _>>()?;
+        Ok(Box::new(Self { older, valkey: valkey.clone(), shard: *shard }))
+    }
 }
 
 impl Filter {
@@ -85,7 +113,7 @@ impl Filter {
     }
 
     /// Makes a filter of stored layers, oldest first; `None` if there are none. The caller has
-    /// checked the layers (`check.rs`).
+    /// checked the layers (`plan.rs`).
     #[must_use]
     pub fn from_layers(
         family: Family,
@@ -174,7 +202,7 @@ impl Filter {
     /// family is needed too.
     #[must_use]
     pub fn params(&self) -> Params {
-        let first = self.older_list().first().unwrap_or(&self.newest);
+        let first = self.older().first().unwrap_or(&self.newest);
         Params {
             error_rate: self.error_rate,
             capacity: first.capacity(),
@@ -186,29 +214,24 @@ impl Filter {
 
     /// All layers, oldest first; at least one.
     pub fn layers(&self) -> impl ExactSizeIterator<Item = &Layer> + DoubleEndedIterator {
-        // `chain` does not give an exact-size iterator.
-        let older = self.older_list();
-        (0..older.len() + 1).map(|i| {
-            steps::step();
-            older.get(i).unwrap_or(&self.newest)
-        })
+        self.layers_from(0)
     }
 
     /// The layers from number `first` on, oldest first; at least the newest.
-    pub fn layers_from(&self, first: usize) -> impl Iterator<Item = &Layer> {
-        let older = self.older_list().get(first..).unwrap_or_default();
-        older.iter().chain(std::iter::once(&self.newest)).inspect(|_| steps::step())
+    pub fn layers_from(
+        &self,
+        first: usize,
+    ) -> impl ExactSizeIterator<Item = &Layer> + DoubleEndedIterator {
+        // `chain` does not give an exact-size iterator, and `skip` would visit what it skips.
+        let older = self.older();
+        (first.min(older.len())..older.len() + 1).map(|i| older.get(i).unwrap_or(&self.newest))
     }
 
     /// The layers from number `first` on, oldest first, mutable; at least the newest.
     pub fn layers_from_mut(&mut self, first: usize) -> impl Iterator<Item = &mut Layer> {
         let older = self.extra.as_deref_mut().map_or(&mut [][..], |extra| &mut extra.older);
-        older
-            .get_mut(first..)
-            .unwrap_or_default()
-            .iter_mut()
-            .chain(std::iter::once(&mut self.newest))
-            .inspect(|_| steps::step())
+        let older = older.get_mut(first..).unwrap_or_default();
+        older.iter_mut().chain(std::iter::once(&mut self.newest))
     }
 
     /// Finds the layer that contains byte `at` of all layers: its index, and where it begins.
@@ -216,16 +239,13 @@ impl Filter {
     /// gives the newest layer. Layers know where they begin, so a binary search finds them.
     #[must_use]
     pub fn layer_at(&self, at: u64, count: fn(Start) -> u64) -> (usize, Start) {
-        let older = self.older_list();
+        let older = self.older();
         // A native filter has one layer, which begins at 0.
         let start = |layer: &Layer| layer.span().map_or(Start::default(), |(start, _)| start);
         if count(start(&self.newest)) <= at {
             return (older.len(), start(&self.newest));
         }
-        let begins = |layer: &Layer| {
-            steps::step();
-            count(start(layer)) <= at
-        };
+        let begins = |layer: &Layer| count(start(layer)) <= at;
         let index = older.partition_point(begins).saturating_sub(1);
         (index, older.get(index).map_or(Start::default(), start))
     }
@@ -243,30 +263,21 @@ impl Filter {
         &mut self.newest
     }
 
-    /// The number of the newest layer. Layers are numbered from 0 in the order in which they were
-    /// made. While no layer leaves, a change shows that one was added.
+    /// The layers that take no additions any more, oldest first.
     #[inline]
     #[must_use]
-    pub fn newest_number(&self) -> usize {
-        self.older_list().len()
-    }
-
-    /// The layers that take no additions any more, newest first.
-    #[inline]
-    pub fn older(&self) -> impl ExactSizeIterator<Item = &Layer> + Clone {
-        self.older_list().iter().rev()
-    }
-
-    #[inline]
-    fn older_list(&self) -> &[Layer] {
+    pub fn older(&self) -> &[Layer] {
         self.extra.as_deref().map_or(&[], |extra| extra.older.as_slice())
     }
 
-    /// Addresses of the allocations other than the bits, for memory accounting; null for an absent
-    /// one. `None` if the filter has no such allocation.
+    /// Addresses of the allocations other than the bits and the boxes of layers, for memory
+    /// accounting; null for an absent one. `None` if the filter has no such allocation.
     #[must_use]
     pub fn older_memory(&self) -> Option<[*const u8; 3]> {
-        self.extra.as_deref().map(Extra::memory)
+        let extra = self.extra.as_deref()?;
+        let older = extra.older.first().map_or(std::ptr::null(), std::ptr::from_ref);
+        let valkey = extra.valkey.as_deref().map_or(std::ptr::null(), std::ptr::from_ref);
+        Some([std::ptr::from_ref(extra).cast(), older.cast(), valkey.cast()])
     }
 
     /// The number of items that tested absent when they were added.
@@ -284,10 +295,10 @@ impl Filter {
     /// Bytes of all bit arrays, including bits that have not arrived yet ([`Layer::arriving`]).
     #[must_use]
     pub fn bit_bytes(&self) -> u64 {
-        if let Some((_, end)) = self.newest.span() {
-            return end.memory;
+        match self.newest.span() {
+            Some((_, end)) => end.memory,
+            None => self.newest.shape().words() * 8,
         }
-        self.newest.shape().words() * 8
     }
 
     /// Bytes of the bit arrays that are allocated: all of them in a complete filter.
@@ -320,7 +331,7 @@ impl Filter {
     pub fn hash(&self, item: &[u8]) -> Hash {
         match self.family {
             Tag::Native => Hash::of(item, self.seed),
-            _ => self.foreign_hash(item),
+            Tag::RedisBloom(_) | Tag::Valkey | Tag::Guava => self.foreign_hash(item),
         }
     }
 
@@ -347,7 +358,7 @@ impl Filter {
     /// Returns whether an older layer may hold the item. Not inlined: most filters have one layer.
     #[inline(never)]
     pub(super) fn in_older(&self, hash: Hash) -> bool {
-        self.older().any(|layer| layer.contains(hash))
+        self.older().iter().rev().any(|layer| layer.contains(hash))
     }
 
     /// Adds the item, and returns whether it tested absent before. The filter changes only if it
@@ -359,7 +370,7 @@ impl Filter {
     /// Those of [`Self::grow`]. The filter is unchanged then and still answers queries.
     #[inline]
     pub fn add(&mut self, hash: Hash, ceiling: impl FnOnce(Demand) -> u64) -> Result<bool, Error> {
-        if self.older().len() > 0 || self.newest.is_full() {
+        if !self.older().is_empty() || self.newest.is_full() {
             return self.add_to_stack(hash, ceiling);
         }
         Ok(self.newest.add(hash))
@@ -395,14 +406,8 @@ impl Filter {
     /// # Errors
     /// `Error::OutOfMemory`.
     pub fn duplicate(&self) -> Result<Self, Error> {
-        let older =
-            self.older_list().iter().map(Layer::duplicate).collect::<Result<Vec<_>, _>>()?;
-        let copy = Self {
-            newest: self.newest.duplicate()?,
-            extra: Extra::boxed(older, self.family()),
-            ..*self
-        };
-        Ok(copy.with_shard(self.shard()))
+        let extra = self.extra.as_deref().map(Extra::duplicate).transpose()?;
+        Ok(Self { newest: self.newest.duplicate()?, extra, ..*self })
     }
 
     /// Adds a new layer. `ceiling` gets the bytes that the bits of all layers would take then, and
@@ -447,33 +452,5 @@ impl Filter {
     pub(super) fn push(&mut self, mut layer: Layer) {
         layer.start_after(&self.newest);
         self.extra.get_or_insert_default().older.push(std::mem::replace(&mut self.newest, layer));
-    }
-}
-
-/// Counts visited layers, for tests that bound the work. Empty outside tests.
-pub(crate) mod steps {
-    #[cfg(test)]
-    thread_local! {
-        static STEPS: std::cell::Cell<u64> = const { std::cell::Cell::new(0) };
-    }
-
-    #[inline(always)]
-    pub(super) fn step() {
-        #[cfg(test)]
-        STEPS.set(STEPS.get() + 1);
-    }
-
-    /// The number of layers that this thread has visited.
-    #[cfg(test)]
-    pub(crate) fn total() -> u64 {
-        STEPS.get()
-    }
-
-    /// Runs `work`, and returns its result and the number of layers visited.
-    #[cfg(test)]
-    pub(crate) fn counted<T>(work: impl FnOnce() -> T) -> (T, u64) {
-        let before = total();
-        let result = work();
-        (result, total() - before)
     }
 }

@@ -2,14 +2,16 @@
 
 use super::{
     api::{Context, logged},
-    config,
-    effects::CreatedWith,
-    limit, stats,
+    config, limit, stats,
     value::Value,
 };
 use crate::{
-    command::{args::Options, number, refusal::Refusal},
-    filter::{Family, Filter, Params, paged::Paged},
+    command::{
+        number,
+        options::{Creation, Options},
+        refusal::Refusal,
+    },
+    filter::{Filter, Params, paged::Paged},
 };
 
 /// Makes an empty filter for `key`, which the log names if the filter is refused.
@@ -23,14 +25,14 @@ pub(crate) fn filter(
     ctx: Context,
     key: &[u8],
     options: Options,
-) -> Result<(Value, CreatedWith), Refusal> {
+) -> Result<(Value, Creation), Refusal> {
     let params = Params {
         error_rate: options.error_rate.unwrap_or_else(config::error_rate),
         capacity: options.capacity.unwrap_or_else(config::initial_size),
         expansion: options.expansion.unwrap_or_else(config::expansion),
         seed: match options.seed {
             Some(seed) => seed,
-            None => getrandom::u64().map_err(|_| Refusal::Internal)?,
+            None => getrandom::u64().map_err(|_| Refusal::INTERNAL)?,
         },
         cells: options.cells,
     };
@@ -56,9 +58,8 @@ pub(crate) fn filter(
                 limit::explained(ctx, error)
             )
         });
-        Refusal::NoMemory
+        Refusal::NO_MEMORY
     })?;
-    let family = options.valkey.map_or(Family::Native, Family::Valkey);
-    let created = CreatedWith { params, family, shard: options.shard, window: options.window };
-    Ok((made, created))
+    let Options { valkey, shard, window, .. } = options;
+    Ok((made, Creation { params, valkey, shard, window }))
 }

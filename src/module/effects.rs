@@ -24,32 +24,14 @@ use super::{
     stats,
 };
 use crate::{
-    command::{args, number},
-    filter::{CellKind, Family, Params, Rules, Span, paged::Shift},
-    sharding::Shard,
+    command::{args, number, options::Creation},
+    filter::paged::Shift,
 };
-
-/// What a command that adds changed.
-pub(crate) enum Change<'a> {
-    /// The command created the filter, and these are its first items.
-    Created(CreatedWith, Items<'a>, Shape),
-    /// These items changed the filter.
-    Added(Items<'a>, Shape),
-    /// Every item of the command changed the filter, so the command is replicated unchanged.
-    AllAdded(Shape),
-}
-
-/// All parameters of a new filter that determine its bits, and which items it takes.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct CreatedWith {
-    pub(crate) params: Params,
-    pub(crate) family: Family,
-    pub(crate) shard: Option<Shard>,
-    pub(crate) window: Option<Rules>,
-}
 
 /// The items that changed the filter.
 pub(crate) enum Items<'a> {
+    /// Every item of the command, which is replicated unchanged.
+    All,
     /// Some items of a command, possibly none.
     Listed(Vec<Str<'a>>),
     /// Some items of a packed batch, possibly none, packed as LENGTHS (`codec/packed.rs`).
@@ -59,6 +41,7 @@ pub(crate) enum Items<'a> {
 impl Items<'_> {
     fn is_empty(&self) -> bool {
         match self {
+            Self::All => false,
             Self::Listed(items) => items.is_empty(),
             Self::Packed(blob) => blob.is_empty(),
         }
@@ -78,25 +61,24 @@ pub(crate) struct Shape {
     pub(crate) filled: bool,
 }
 
-/// Announces a change; does nothing if no filter was created and no item changed one.
-pub(crate) fn announce(ctx: Context, key: Str, change: &Change) {
-    let (items, shape) = match change {
-        Change::Created(creation, items, shape) => {
-            return created(ctx, key, creation, items, *shape);
-        }
-        Change::AllAdded(shape) => {
-            if let Some(shift) = shape.shift {
-                replicate_shift(ctx, key, shift);
-            }
-            return added_all(ctx, key, *shape);
-        }
-        Change::Added(items, shape) => (items, *shape),
-    };
-    if items.is_empty() && shape.shift.is_none() {
-        return;
+/// Announces additions, after the creation of the filter if there was one. Does nothing if no
+/// filter was created or changed.
+pub(crate) fn announce(
+    ctx: Context,
+    key: Str,
+    created: Option<&Creation>,
+    items: &Items,
+    shape: Shape,
+) {
+    match created {
+        Some(created) => replicate_creation(ctx, key, created, items, shape),
+        None if items.is_empty() && shape.shift.is_none() => return,
+        None => replicate_additions(ctx, key, items, shape),
     }
-    replicate_additions(ctx, key, items, shape);
     ctx.signal_modified(key);
+    if created.is_some() {
+        ctx.notify(c"bloom.reserve", key);
+    }
     if !items.is_empty() {
         ctx.notify(c"bloom.add", key);
     }
@@ -111,6 +93,7 @@ fn replicate_additions(ctx: Context, key: Str, items: &Items, shape: Shape) {
         replicate_shift(ctx, key, shift);
     }
     match items {
+        Items::All => ctx.replicate_verbatim(),
         items if items.is_empty() => {}
         Items::Listed(items) => ctx.replicate(c"BF.MADD", key, &[], items),
         Items::Packed(blob) => {
@@ -120,76 +103,60 @@ fn replicate_additions(ctx: Context, key: Str, items: &Items, shape: Shape) {
     }
 }
 
-/// Replicates what time did to the generations of a filter.
+/// Replicates what time did to the generations of a filter. That is all there is to announce of a
+/// sweep, which changes no answer.
 #[cold]
-fn replicate_shift(ctx: Context, key: Str, shift: Shift) {
+pub(crate) fn replicate_shift(ctx: Context, key: Str, shift: Shift) {
     let (word, number) = args::shift_words(shift);
     ctx.replicate(c"BF.SHIFT", key, &owned([word.as_bytes(), number.as_bytes()]), &[]);
-}
-
-/// Announces that forgotten slots were removed. No answer of the filter changes.
-pub(crate) fn swept(ctx: Context, key: Str, sweep: Shift) {
-    replicate_shift(ctx, key, sweep);
 }
 
 /// Announces a shift without additions, made here or by a primary or an AOF.
 pub(crate) fn shifted(ctx: Context, key: Str, shift: Shift) {
     let shape = Shape { shift: Some(shift), ..Shape::default() };
-    announce(ctx, key, &Change::Added(Items::Listed(Vec::new()), shape));
+    announce(ctx, key, None, &Items::Listed(Vec::new()), shape);
 }
 
-/// Announces additions by a command of which each item changed the filter. Replicates the command
-/// unchanged.
+/// Announces an addition by a command of which each item changed the filter, without a shift: the
+/// short way of [`announce`] for [`Items::All`].
 #[inline]
 pub(crate) fn added_all(ctx: Context, key: Str, shape: Shape) {
     ctx.replicate_verbatim();
     ctx.signal_modified(key);
-    added(ctx, key, shape);
-}
-
-/// Announces a new filter and its first items. The command is never replicated unchanged, because
-/// the seed is not in it.
-#[cold]
-fn created(ctx: Context, key: Str, creation: &CreatedWith, items: &Items, shape: Shape) {
-    let Params { error_rate, capacity, .. } = creation.params;
-    let (rate, capacity) = (number::shortest(error_rate), capacity.to_string());
-    let options = options(creation);
-    let options = options.iter().map(Vec::as_slice);
-    if (items.is_empty() || creation.window.is_some()) && creation.family == Family::Native {
-        let words = [rate.as_bytes(), capacity.as_bytes()].into_iter().chain(options);
-        ctx.replicate(c"BF.RESERVE", key, &owned(words), &[]);
-        // A window gets the time of its first generation by a shift, before its first items.
-        replicate_additions(ctx, key, items, shape);
-    } else {
-        let head = [b"ERROR", rate.as_bytes(), b"CAPACITY", capacity.as_bytes()];
-        let mut words: Vec<&[u8]> = head.into_iter().chain(options).collect();
-        let (command, listed) = match items {
-            items if items.is_empty() => (c"BF.INSERT", &[][..]),
-            Items::Listed(items) => {
-                words.push(b"ITEMS");
-                (c"BF.INSERT", items.as_slice())
-            }
-            Items::Packed(blob) => {
-                words.extend([b"LENGTHS".as_slice(), blob]);
-                (c"BF.BULKADD", &[][..])
-            }
-        };
-        ctx.replicate(command, key, &owned(words), listed);
-    }
-    ctx.signal_modified(key);
-    ctx.notify(c"bloom.reserve", key);
-    if !items.is_empty() {
-        added(ctx, key, shape);
-    }
-}
-
-/// Publishes that items were added, and how the filter changed.
-#[inline]
-fn added(ctx: Context, key: Str, shape: Shape) {
     ctx.notify(c"bloom.add", key);
     if shape != Shape::default() {
         reshaped(ctx, key, shape);
     }
+}
+
+/// Replicates a new filter and its first items. The command is never replicated unchanged, because
+/// the seed is not in it.
+#[cold]
+fn replicate_creation(ctx: Context, key: Str, created: &Creation, items: &Items, shape: Shape) {
+    let (rate, capacity) =
+        (number::shortest(created.params.error_rate), created.params.capacity.to_string());
+    let options = created.words();
+    let options = options.iter().map(Vec::as_slice);
+    if (items.is_empty() || created.window.is_some()) && created.valkey.is_none() {
+        let words = [rate.as_bytes(), capacity.as_bytes()].into_iter().chain(options);
+        ctx.replicate(c"BF.RESERVE", key, &owned(words), &[]);
+        // A window gets the time of its first generation by a shift, before its first items.
+        return replicate_additions(ctx, key, items, shape);
+    }
+    let head = [b"ERROR", rate.as_bytes(), b"CAPACITY", capacity.as_bytes()];
+    let mut words: Vec<&[u8]> = head.into_iter().chain(options).collect();
+    let (command, listed) = match items {
+        Items::Listed(items) if !items.is_empty() => {
+            words.push(b"ITEMS");
+            (c"BF.INSERT", items.as_slice())
+        }
+        Items::Packed(blob) if !blob.is_empty() => {
+            words.extend([b"LENGTHS".as_slice(), blob]);
+            (c"BF.BULKADD", &[][..])
+        }
+        _ => (c"BF.INSERT", &[][..]),
+    };
+    ctx.replicate(command, key, &owned(words), listed);
 }
 
 /// Publishes how the filter changed, and counts filters that became full.
@@ -259,44 +226,6 @@ pub(crate) fn begun(ctx: Context, key: Str, iterator: i64, header: &[u8]) {
 pub(crate) fn dropped(ctx: Context, key: Str) {
     ctx.replicate(c"DEL", key, &[], &[]);
     ctx.signal_modified(key);
-}
-
-/// The options that BF.RESERVE and BF.INSERT have in common.
-fn options(creation: &CreatedWith) -> Vec<Vec<u8>> {
-    let mut words = match creation.params.expansion.factor() {
-        Some(factor) => vec![b"EXPANSION".to_vec(), factor.to_string().into()],
-        None => vec![b"NONSCALING".to_vec()],
-    };
-    let seed = match creation.family {
-        Family::Valkey(valkey) => {
-            words.extend([b"TIGHTENING".to_vec(), number::shortest(valkey.tightening).into()]);
-            valkey.seed.to_vec()
-        }
-        Family::Native | Family::RedisBloom(_) | Family::Guava => {
-            creation.params.seed.to_string().into()
-        }
-    };
-    words.extend([b"SEED".to_vec(), seed]);
-    if creation.params.cells == CellKind::Counters {
-        words.push(b"COUNTING".to_vec());
-    }
-    if let Some(shard) = creation.shard {
-        let numbers = [shard.index(), shard.count()].map(|number| number.to_string().into());
-        words.push(b"SHARD".to_vec());
-        words.extend(numbers);
-    }
-    if let Some(Rules { span, generations, refresh }) = creation.window {
-        words.push(b"WINDOW".to_vec());
-        match span {
-            Span::Time(span) => words.extend([b"PX".to_vec(), span.to_string().into()]),
-            Span::Items => words.push(b"COUNT".to_vec()),
-        }
-        words.extend([b"GENERATIONS".to_vec(), generations.to_string().into()]);
-        if !refresh {
-            words.push(b"NOREFRESH".to_vec());
-        }
-    }
-    words
 }
 
 fn owned<'a>(words: impl IntoIterator<Item = &'a [u8]>) -> Vec<OwnedStr> {

@@ -29,13 +29,10 @@
 //!   it may be the new filter that goes.
 //!
 //! The server's settings are read once at load and again when it says that its configuration
-//! changed. The bounds are tried in this order: the settings, what is left of `maxmemory`, and
-//! whether a key can be evicted. So the server is asked whether a key expires only for a filter
-//! that the settings allow and that does not fit into what is left, and only under `volatile-*`.
-//! The question is an INFO: it takes some microseconds, more in a server with thousands of
-//! databases, and INFO commandstats and MONITOR show it. `RedisModule_GetServerInfo` would not
-//! show, but cannot list its fields: it would have to be asked for each database that the server
-//! may have.
+//! changed. Whether a key expires is asked last: for a filter that the settings allow and that does
+//! not fit into what is left, and only under `volatile-*`. The question is an INFO, which takes
+//! some microseconds, and INFO commandstats and MONITOR show it. `RedisModule_GetServerInfo` would
+//! not show, but cannot list its fields.
 
 use std::{
     ffi::c_int,
@@ -105,46 +102,31 @@ pub(crate) fn within<T, E: Copy + Into<codec::Error>>(
 /// The most bytes of bits that a filter may take by the settings alone; `None` where nothing must
 /// be refused.
 fn whole(ctx: Context) -> Option<u64> {
-    (!must_obey(ctx)).then(|| of_settings().0)
+    (!must_obey(ctx)).then(of_settings)
 }
 
-/// The most bytes of bits that a filter of a client may take by the settings, and the setting that
-/// decides.
-fn of_settings() -> (u64, Bound) {
+/// The most bytes of bits that a filter of a client may take by the settings.
+fn of_settings() -> u64 {
     match (config::max_filter_bytes(), MAXMEMORY.load(Relaxed)) {
-        (0, 0) => (MACHINE.load(Relaxed), Bound::Machine),
-        (0, maxmemory) => (maxmemory, Bound::Maxmemory),
-        (configured, _) => (configured, Bound::MaxFilterBytes),
+        (0, 0) => MACHINE.load(Relaxed),
+        (0, maxmemory) => maxmemory,
+        (configured, _) => configured,
     }
 }
 
-/// What bounds the size of a filter.
-#[derive(Clone, Copy)]
-enum Bound {
-    MaxFilterBytes,
-    Maxmemory,
-    /// The memory of the machine, or that of the container if it is less.
-    Machine,
-}
-
-impl Bound {
-    /// As the log names it.
-    fn shown(self) -> String {
-        match self {
-            Self::MaxFilterBytes => config::shown_max_filter_bytes(),
-            Self::Maxmemory => "maxmemory".into(),
-            Self::Machine if container() == MACHINE.load(Relaxed) => {
-                "the memory of the container".into()
-            }
-            Self::Machine => "the memory of the machine".into(),
-        }
+/// What decides [`of_settings`], as the log names it.
+fn deciding() -> String {
+    match (config::max_filter_bytes(), MAXMEMORY.load(Relaxed)) {
+        (0, 0) if container() == MACHINE.load(Relaxed) => "the memory of the container".into(),
+        (0, 0) => "the memory of the machine".into(),
+        (0, _) => "maxmemory".into(),
+        _ => config::shown_max_filter_bytes(),
     }
 }
 
 /// The largest filter that a client may make now, and what decides that, for the log.
 pub(crate) fn shown() -> String {
-    let (bytes, bound) = of_settings();
-    format!("one filter may take {bytes} bytes ({})", bound.shown())
+    format!("one filter may take {} bytes ({})", of_settings(), deciding())
 }
 
 /// A refusal as the log shows it: the error, and the setting that decided if it was a ceiling.
@@ -154,14 +136,14 @@ pub(crate) fn explained(ctx: Context, error: impl Into<codec::Error>) -> String 
     let codec::Error::Filter(filter::Error::Ceiling { ceiling, .. }) = error else {
         return error.to_string();
     };
-    let (whole, bound) = of_settings();
+    let whole = of_settings();
     let why = if ceiling >= ADDRESSABLE {
         "more cannot be addressed".into()
     } else if ceiling == whole {
-        bound.shown()
+        deciding()
     } else if ceiling > whole {
         // Only that of a load is above `max-filter-bytes`.
-        Bound::Maxmemory.shown()
+        "maxmemory".into()
     } else {
         let memory = ctx.server_info(c"memory");
         let policy = memory.as_ref().and_then(|memory| memory.text(c"maxmemory_policy"));
@@ -216,10 +198,7 @@ unsafe extern "C" fn config_changed(
 ) {
     // SAFETY: the server's own context, for this call.
     let ctx = unsafe { Context::new(ctx) };
-    guarded("config event", (), || {
-        config::keep();
-        read(ctx);
-    });
+    guarded("config event", (), || read(ctx));
 }
 
 fn read(ctx: Context) {

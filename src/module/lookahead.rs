@@ -30,24 +30,15 @@ unsafe impl Sync for Memory {}
 
 #[derive(Clone, Copy)]
 struct Remembered {
-    name: NameEnd,
+    name: (usize, u64),
     hint: PrefetchHint,
 }
 
 /// Length and last eight bytes of a name. Names that share both count as the same name.
-#[derive(Clone, Copy, PartialEq)]
-struct NameEnd {
-    len: usize,
-    bytes: u64,
-}
-
-impl NameEnd {
-    #[inline]
-    fn of(name: &[u8]) -> Self {
-        let short = || name.iter().fold(0, |bytes, &byte| bytes << 8 | u64::from(byte));
-        let bytes = name.last_chunk().map_or_else(short, |end| u64::from_le_bytes(*end));
-        Self { len: name.len(), bytes }
-    }
+#[inline]
+fn end_of(name: &[u8]) -> (usize, u64) {
+    let short = || name.iter().fold(0, |bytes, &byte| bytes << 8 | u64::from(byte));
+    (name.len(), name.last_chunk().map_or_else(short, |end| u64::from_le_bytes(*end)))
 }
 
 /// An item of a command, before the filter is known.
@@ -62,7 +53,7 @@ impl<'a> Lookahead<'a> {
     /// Prefetches the item's cache lines, if the name is remembered.
     #[inline]
     pub(crate) fn new(name: &'a [u8], item: &'a [u8]) -> Self {
-        let last = LAST.0.get().filter(|last| last.name == NameEnd::of(name));
+        let last = LAST.0.get().filter(|last| last.name == end_of(name));
         Self { name, item, hashed: last.map(|last| (last.hint, last.hint.hash(item))) }
     }
 
@@ -85,43 +76,5 @@ impl<'a> Lookahead<'a> {
 /// Not inlined: most commands find what they need remembered, or nothing worth it.
 #[inline(never)]
 fn remember(name: &[u8], hint: Option<PrefetchHint>) {
-    LAST.0.set(hint.map(|hint| Remembered { name: NameEnd::of(name), hint }));
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::filter::{CellKind, Error, Expansion, Params};
-
-    fn filter(capacity: u64) -> Result<Filter, Error> {
-        let (error_rate, expansion) = (0.01, Expansion::NONSCALING);
-        let params =
-            Params { error_rate, capacity, expansion, seed: capacity, cells: CellKind::Bits };
-        Filter::new(&params, u64::MAX)
-    }
-
-    /// No other test uses `LAST`: tests run in several threads.
-    #[test]
-    fn the_name_of_the_last_large_filter_is_remembered() -> Result<(), Error> {
-        let (large, other, small) = (filter(1_000_000)?, filter(2_000_000)?, filter(100)?);
-        fn ahead(name: &str) -> Lookahead<'_> {
-            Lookahead::new(name.as_bytes(), b"item")
-        }
-        // Each step: a name and what it leads to, and the name that is remembered afterwards.
-        let steps = [
-            ("a", &small, None),
-            ("a", &large, Some("a")),
-            ("b", &small, Some("a")),
-            ("a", &other, Some("a")),
-            ("b", &large, Some("b")),
-            ("b", &small, None),
-        ];
-        for (at, (name, filter, remembered)) in steps.into_iter().enumerate() {
-            assert_eq!(ahead(name).hash(filter), filter.hash(b"item"), "step {at}");
-            for name in ["a", "b"] {
-                assert_eq!(ahead(name).hashed.is_some(), remembered == Some(name), "step {at}");
-            }
-        }
-        Ok(())
-    }
+    LAST.0.set(hint.map(|hint| Remembered { name: end_of(name), hint }));
 }

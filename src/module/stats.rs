@@ -84,44 +84,25 @@ pub(crate) static DEFRAG_HITS: Counter = Counter::new();
 /// Allocations that active defragmentation was offered and left in place.
 pub(crate) static DEFRAG_MISSES: Counter = Counter::new();
 
-/// Sums over filters, modulo 2^64. Only forged counts exceed 2^64; the sums are correct again once
-/// the forged filters are freed.
-struct Totals {
-    filters: Counter,
-    bytes: Counter,
-    items: Counter,
-    capacity: Counter,
-    layers: Counter,
-    windows: Counter,
-}
+/// Filters that were passed to the server, and those of them that were freed.
+static FILTERS: [Counter; 2] = [Counter::new(), Counter::new()];
 
-impl Totals {
-    const fn new() -> Self {
-        Self {
-            filters: Counter::new(),
-            bytes: Counter::new(),
-            items: Counter::new(),
-            capacity: Counter::new(),
-            layers: Counter::new(),
-            windows: Counter::new(),
-        }
-    }
-}
+/// Numbers of filters that are summed, modulo 2^64. Only forged counts exceed 2^64; the sums are
+/// correct again once the forged filters are freed.
+const BYTES: usize = 0;
+const ITEMS: usize = 1;
+const CAPACITY: usize = 2;
+const LAYERS: usize = 3;
+const WINDOWS: usize = 4;
 
 /// Sums over all filters ever made, with their current numbers, or those when they were freed.
-static MADE: Totals = Totals::new();
+static MADE: [Counter; 5] = [const { Counter::new() }; 5];
 /// Sums over all freed filters.
-static FREED: Totals = Totals::new();
+static FREED: [Counter; 5] = [const { Counter::new() }; 5];
 
-/// What a filter adds to the totals, modulo 2^64.
+/// What a filter adds to the sums.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Share {
-    bytes: u64,
-    items: u64,
-    capacity: u64,
-    layers: u64,
-    windows: u64,
-}
+pub(crate) struct Share([u64; 5]);
 
 /// A time at which every generation that a window has is alive.
 pub(crate) const BEFORE_ALL: i64 = i64::MIN;
@@ -129,21 +110,17 @@ pub(crate) const BEFORE_ALL: i64 = i64::MIN;
 impl Share {
     /// That of a filter of layers. Its own sums saturate, so these are sums over layers.
     pub(crate) fn of_layers(filter: &Filter) -> Self {
-        Self {
-            bytes: filter.bytes(),
-            items: items_of(filter),
-            capacity: filter.layers().map(Layer::capacity).fold(0, u64::wrapping_add),
-            layers: filter.layers().len() as u64,
-            windows: 0,
-        }
+        let sum =
+            |number: fn(&Layer) -> u64| filter.layers().map(number).fold(0, u64::wrapping_add);
+        let layers = filter.layers().len() as u64;
+        Self([filter.bytes(), sum(Layer::counted), sum(Layer::capacity), layers, 0])
     }
 
     /// That of a filter of pages: the layers are those of [`Paged::stack`].
     pub(crate) fn of_pages(paged: &Paged) -> Self {
         let items = paged.items(BEFORE_ALL);
         let (layers, capacity) = paged.stack(items);
-        let windows = paged.window().is_some().into();
-        Self { bytes: paged.bytes(), items, capacity, layers, windows }
+        Self([paged.bytes(), items, capacity, layers, paged.window().is_some().into()])
     }
 
     /// That of a filter that BF.LOADCHUNK is filling, as far as chunks change it.
@@ -152,64 +129,55 @@ impl Share {
             Load::Layers(load) => load.filter().newest().counted(),
             Load::Pages(_) => 0,
         };
-        Self { bytes: load.bytes(), items, ..Self::default() }
+        Self([load.bytes(), items, 0, 0, 0])
     }
 
     /// Counts the change of a filter that became larger. Returns the layers that it has more, which
     /// it counts as added to full ones.
     pub(crate) fn grew(self, after: Self) -> u64 {
         self.changed(after);
-        let layers = after.layers.saturating_sub(self.layers);
+        let layers = after.0[LAYERS].saturating_sub(self.0[LAYERS]);
         SCALED.add(layers);
         layers
     }
 
     /// Counts the change of a filter.
     pub(crate) fn changed(self, after: Self) {
-        MADE.bytes.add(after.bytes.wrapping_sub(self.bytes));
-        MADE.items.add(after.items.wrapping_sub(self.items));
-        MADE.capacity.add(after.capacity.wrapping_sub(self.capacity));
-        MADE.layers.add(after.layers.wrapping_sub(self.layers));
-        MADE.windows.add(after.windows.wrapping_sub(self.windows));
+        for ((made, before), after) in MADE.iter().zip(&self.0).zip(&after.0) {
+            made.add(after.wrapping_sub(*before));
+        }
     }
 }
 
 /// Counts a filter that was passed to the server.
 pub(crate) fn made(share: Share) {
-    MADE.filters.add(1);
+    FILTERS[0].add(1);
     Share::default().changed(share);
 }
 
 /// Counts a filter that is about to be freed. Any thread may call this.
 pub(crate) fn freed(share: Share) {
-    FREED.filters.add_shared(1);
-    FREED.bytes.add_shared(share.bytes);
-    FREED.items.add_shared(share.items);
-    FREED.capacity.add_shared(share.capacity);
-    FREED.layers.add_shared(share.layers);
-    FREED.windows.add_shared(share.windows);
-}
-
-/// The items of a filter of layers modulo 2^64; [`Filter::items`] saturates instead.
-pub(crate) fn items_of(filter: &Filter) -> u64 {
-    filter.layers().map(Layer::counted).fold(0, u64::wrapping_add)
+    FILTERS[1].add_shared(1);
+    for (freed, number) in FREED.iter().zip(share.0) {
+        freed.add_shared(number);
+    }
 }
 
 /// Counts items that were added to a filter.
 #[inline]
 pub(crate) fn added(items: u64) {
-    MADE.items.add(items);
+    MADE[ITEMS].add(items);
 }
 
 /// Counts the newest `layers` layers of a filter, which were just added to it.
 #[cold]
 pub(crate) fn scaled(filter: &Filter, layers: usize) {
     SCALED.add(layers as u64);
-    MADE.layers.add(layers as u64);
+    MADE[LAYERS].add(layers as u64);
     for layer in filter.layers().rev().take(layers) {
-        MADE.capacity.add(layer.capacity());
-        let boxed = layer.boxed().map_or(0, |(_, size)| size);
-        MADE.bytes.add((size_of_val(layer.bits().words()) + size_of::<Layer>() + boxed) as u64);
+        MADE[CAPACITY].add(layer.capacity());
+        let boxed = Layer::boxed_bytes(layer.shape());
+        MADE[BYTES].add((size_of_val(layer.bits().words()) + size_of::<Layer>() + boxed) as u64);
     }
 }
 
@@ -228,11 +196,11 @@ const SECTIONS: [(*const c_char, &[Field]); 3] = [
 ];
 
 const OWN: [Field; 23] = [
-    (c"filters", || total(|totals| &totals.filters)),
-    (c"bytes", || total(|totals| &totals.bytes)),
-    (c"items", || total(|totals| &totals.items)),
-    (c"capacity", || total(|totals| &totals.capacity)),
-    (c"layers", || total(|totals| &totals.layers)),
+    (c"filters", || difference(&FILTERS[0], &FILTERS[1])),
+    (c"bytes", || difference(&MADE[BYTES], &FREED[BYTES])),
+    (c"items", || difference(&MADE[ITEMS], &FREED[ITEMS])),
+    (c"capacity", || difference(&MADE[CAPACITY], &FREED[CAPACITY])),
+    (c"layers", || difference(&MADE[LAYERS], &FREED[LAYERS])),
     (c"adds", || ADDS.get()),
     (c"checks", || CHECKS.get()),
     (c"positives", || POSITIVES.get()),
@@ -248,17 +216,17 @@ const OWN: [Field; 23] = [
     (c"misrouted", || MISROUTED.get()),
     (c"unapplied", || UNAPPLIED.get()),
     (c"huge_page_bytes", huge_pages::bytes),
-    (c"windows", || total(|totals| &totals.windows)),
+    (c"windows", || difference(&MADE[WINDOWS], &FREED[WINDOWS])),
     (c"shifts", || SHIFTS.get()),
     (c"forgotten", || FORGOTTEN.get()),
 ];
 
 const VALKEYS: [Field; 5] = [
-    (c"bloom_total_memory_bytes", || total(|totals| &totals.bytes)),
-    (c"bloom_num_objects", || total(|totals| &totals.filters)),
-    (c"bloom_num_filters_across_objects", || total(|totals| &totals.layers)),
-    (c"bloom_num_items_across_objects", || total(|totals| &totals.items)),
-    (c"bloom_capacity_across_objects", || total(|totals| &totals.capacity)),
+    (c"bloom_total_memory_bytes", || difference(&MADE[BYTES], &FREED[BYTES])),
+    (c"bloom_num_objects", || difference(&FILTERS[0], &FILTERS[1])),
+    (c"bloom_num_filters_across_objects", || difference(&MADE[LAYERS], &FREED[LAYERS])),
+    (c"bloom_num_items_across_objects", || difference(&MADE[ITEMS], &FREED[ITEMS])),
+    (c"bloom_capacity_across_objects", || difference(&MADE[CAPACITY], &FREED[CAPACITY])),
 ];
 
 const DEFRAG: [Field; 2] = [
@@ -266,9 +234,9 @@ const DEFRAG: [Field; 2] = [
     (c"bloom_defrag_misses", || DEFRAG_MISSES.get()),
 ];
 
-fn total(of: fn(&Totals) -> &Counter) -> u64 {
+fn difference(made: &Counter, freed: &Counter) -> u64 {
     // Only the main thread makes filters, and it runs this, so none is made between the two reads.
-    of(&MADE).get().wrapping_sub(of(&FREED).get())
+    made.get().wrapping_sub(freed.get())
 }
 
 /// Fills the module's sections of INFO.

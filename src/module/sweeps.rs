@@ -146,22 +146,7 @@ fn sweep(ctx: Context, (database, name): &Place) -> bool {
     before.changed(Share::of_pages(paged));
     drop(key);
     if let Some(shift) = shift {
-        effects::swept(ctx, name, shift);
+        effects::replicate_shift(ctx, name, shift);
     }
     more || shift.is_some()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn keys_take_turns() {
-        let place = |name: &str| (0, name.as_bytes().to_vec());
-        let mut queue = Queue { waiting: BTreeSet::new(), last: place("b"), armed: false };
-        assert_eq!(queue.next(), None);
-        queue.waiting.extend(["c", "a", "b"].map(place));
-        let turns: Vec<_> = (0..4).filter_map(|_| queue.next()).collect();
-        assert_eq!(turns, ["c", "a", "b", "c"].map(place));
-    }
 }

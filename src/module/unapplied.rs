@@ -99,7 +99,7 @@ unsafe extern "C" fn loading(
 }
 
 /// A context without a client.
-pub(crate) fn server() -> Context {
+pub(crate) fn server() -> Context<'static> {
     // SAFETY: the log and the flags take a null context.
     unsafe { Context::new(std::ptr::null_mut()) }
 }

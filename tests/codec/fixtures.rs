@@ -110,7 +110,8 @@ impl Fixture {
         assert_eq!(filter.shard(), self.shard(), "{name}");
         assert_eq!(filter.items(), self.items, "{name}");
         assert_eq!((filter.layers().len(), filter.bit_bytes()), self.shape, "{name}");
-        let (newest, older) = (filter.newest(), filter.older().map(Layer::counted).sum::<u64>());
+        let (newest, older) =
+            (filter.newest(), filter.older().iter().map(Layer::counted).sum::<u64>());
         assert_eq!(newest.counted() + older, self.items, "{name}");
         // The filter has exactly the first items: none of them was a false positive when it was
         // added.

@@ -23,9 +23,6 @@ pub(crate) mod header {
     pub(crate) const PRESENT: usize = 32;
     /// The first layer.
     pub(crate) const FIRST: usize = 40;
-    /// Bytes of a layer.
-    pub(crate) const LAYER: usize = 32;
-
     /// Offsets in a layer.
     pub(crate) const KIND: usize = 0;
     pub(crate) const PROBES: usize = 1;

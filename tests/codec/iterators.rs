@@ -1,8 +1,16 @@
 //! BF.SCANDUMP with any integer, and BF.LOADCHUNK with any integer and any bytes.
 
-use redis_bloom::codec::{
-    Error,
-    native::dump::{self, Load, Taken},
+use std::time::{Duration, Instant};
+
+use redis_bloom::{
+    codec::{
+        Error,
+        native::dump::{self, Load, Taken},
+    },
+    filter::{
+        Classic, Expansion, Family, LayerPlan, Plan, RedisBloom, Rule,
+        foreign::redisbloom::{bits_per_item, probes},
+    },
 };
 
 use crate::{
@@ -136,4 +144,43 @@ fn a_first_byte_near_the_integer_limits_is_refused() {
         }
     }
     assert_eq!(load.received(), 0);
+}
+
+/// The time to dump, load and repeat the chunks of a RedisBloom filter of `count` layers of one
+/// word each, as a client may forge it: one chunk for each layer.
+fn time_of_chunks(count: usize) -> Duration {
+    let rate = 0.25;
+    let probes = probes(bits_per_item(rate)) as u16;
+    let shape = Classic { bits: 64, bytes: 8, probes, rule: Rule::Remainder };
+    let layer = LayerPlan { capacity: 1, items: 1, error_rate: rate, shape: shape.into() };
+    let plan = Plan {
+        family: Family::RedisBloom(RedisBloom { hash64: true, rounds: false }),
+        seed: 0,
+        error_rate: rate,
+        expansion: Expansion::new(1).expect("in range"),
+        shard: None,
+        layers: vec![layer; count],
+    };
+    let filter = plan.allocate(u64::MAX).expect("memory");
+    let (mut at, header) = dump::header(&filter);
+    let mut load = Load::begin(&header, u64::MAX).expect("its header");
+    let started = Instant::now();
+    for last in (1..=count).rev().map(|left| left == 1) {
+        let (next, chunk) = dump::at(&filter, at).expect("a chunk for each layer");
+        assert_eq!(chunk.len(), 8);
+        let taken = if last { Taken::Last } else { Taken::Next };
+        assert_eq!(load.take(next, &chunk, |_| u64::MAX), Ok(taken));
+        assert_eq!(load.take(next, &chunk, |_| u64::MAX), Ok(Taken::Repeated));
+        assert_eq!(dump::repeat(&filter, next, &chunk), Ok(()));
+        at = next;
+    }
+    started.elapsed()
+}
+
+/// A chunk must not visit all layers: these 64,000 chunks take a tenth of a second, and would take
+/// a minute.
+#[test]
+fn a_chunk_of_many_layers_takes_no_longer_than_one_of_few() {
+    let time = time_of_chunks(64_000);
+    assert!(time < Duration::from_secs(10), "{time:?}");
 }

@@ -11,6 +11,7 @@ mod forged;
 mod guava;
 mod iterators;
 mod meanwhile;
+mod numbers;
 mod order;
 mod packed;
 mod paged;

@@ -18,9 +18,10 @@
 //! All seeds are fixed, so the tests are deterministic. Bounds are the mean and five standard
 //! deviations.
 
-use redis_bloom::filter::{Filter, Hash, Shape, all_positions, scale};
+use redis_bloom::filter::{Filter, Hash, Shape, scale};
 use xxhash_rust::xxh3::xxh3_128_with_seed;
 
+use crate::probe::all_positions;
 use crate::support::{add, fill, filter, has, item, params};
 
 /// The seed of the attacker's own filter.
@@ -95,13 +96,8 @@ fn polluting() -> Vec<[u8; 16]> {
             let hash = Hash::of(candidate, HIS);
             let block = scale(hash.block, u64::from(shape.blocks)) as usize;
             let block = &words[block * usize::from(shape.block_words)..];
-            let mut fresh = 0;
-            all_positions(hash, shape, |positions| {
-                let clear = |at: &&u64| block[(**at / 64) as usize] >> (**at % 64) & 1 == 0;
-                fresh += positions.iter().filter(clear).count();
-                true
-            });
-            fresh
+            let clear = |at: &&u64| block[(**at / 64) as usize] >> (**at % 64) & 1 == 0;
+            all_positions(hash, shape).iter().filter(clear).count()
         };
         let best = (number..number + 200).map(|n| item(3, n)).max_by_key(fresh);
         number += 200;

@@ -3,7 +3,7 @@
 
 use std::cell::Cell;
 
-use redis_bloom::filter::{Demand, Error, Filter, Shape};
+use redis_bloom::filter::{Demand, Error, Filter, Shape, uses_avx512};
 
 use crate::support::{Strings, add, fill, filter, has, item, params, stack};
 
@@ -214,4 +214,14 @@ fn a_batch_finds_items_in_every_layer() {
         assert!(found[0], "item {number}");
         assert_eq!(found[1], has(&filter, &item(2, number as u64)), "absent item {number}");
     }
+}
+
+/// The tests above compare batches, which may use AVX-512, with single calls, which do not.
+#[test]
+fn avx512_is_used_where_the_processor_has_it() {
+    let processor = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
+    let has = processor.split_whitespace().any(|flag| flag == "avx512vl");
+    let hidden = cfg!(any(feature = "portable", miri, not(target_arch = "x86_64")));
+    // valgrind hides it, too.
+    assert_eq!(uses_avx512(), has && !hidden);
 }

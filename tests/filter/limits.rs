@@ -3,9 +3,10 @@
 
 use redis_bloom::filter::{
     Bits, Demand, Error, Expansion, Filter, Geometry, Hash, Layer, MAX_CAPACITY, MAX_EXPANSION,
-    Params, all_positions, geometry, scale,
+    Params, geometry, scale,
 };
 
+use crate::probe::all_positions;
 use crate::support::{Strings, add, fill, filter, has, item, params, stack};
 
 /// All words of all layers, and their counts.
@@ -219,9 +220,8 @@ fn the_last_block_of_ten_billion_items_is_where_128_bits_say() {
             let start = wide * u128::from(len);
             assert!(start + u128::from(len) <= u128::from(words), "block of {block:#x}");
             for probes in [0, 1, u64::MAX / 3, u64::MAX] {
-                let inside = all_positions(Hash { block, probes }, shape, |positions| {
-                    positions.iter().all(|&at| at < len * 64)
-                });
+                let positions = all_positions(Hash { block, probes }, shape);
+                let inside = positions.iter().all(|&at| at < len * 64);
                 assert!(inside, "probes of {probes:#x} leave the block");
             }
         }

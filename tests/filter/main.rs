@@ -4,6 +4,7 @@
 mod adversary;
 mod batch;
 mod estimate;
+mod foreign;
 mod golden;
 mod limits;
 mod memory;

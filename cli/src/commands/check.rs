@@ -5,19 +5,17 @@ use std::{
     fmt,
     io::{self, BufWriter, Write},
     os::unix::ffi::OsStrExt as _,
-    path::Path,
 };
 
 use serde::Serialize;
-use serde_json::json;
 
 use crate::{
     amount,
     connection::Options,
     error::{Error, Exit},
-    items::{self, Batch, Batches, Packing, Source, push_item},
+    items::{self, Batch, Batches, Live, Packing, push_item},
     membership::{Answer, Answers, Membership},
-    name,
+    name::{self, Named},
     output::{self, Output},
     progress::{Progress, Unit},
 };
@@ -48,18 +46,13 @@ struct Counts {
     present: u64,
     absent: u64,
     /// Items of lost shards.
-    #[serde(skip_serializing_if = "is_zero")]
+    #[serde(skip_serializing_if = "output::is_default")]
     unknown: u64,
-}
-
-fn is_zero(number: &u64) -> bool {
-    *number == 0
 }
 
 impl fmt::Display for Counts {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let plural = if self.items == 1 { "" } else { "s" };
-        write!(formatter, "{} item{plural}", amount::grouped(self.items))?;
+        formatter.write_str(&amount::counted(self.items, "item"))?;
         if self.unknown > 0 {
             let [present, absent, unknown] =
                 [self.present, self.absent, self.unknown].map(amount::grouped);
@@ -88,21 +81,22 @@ impl Arguments {
             counts.items += answers.items;
             counts.present += answers.present;
             counts.unknown += answers.unknown;
-            self.print(batch, answers, output, &mut lines).or_else(output::ended_by_reader)
+            let printed = self.print(batch, answers, output, &mut lines);
+            printed.and_then(|()| lines.flush()).or_else(output::ended_by_reader)
         };
         let from_arguments = !self.items.is_empty() && self.items != ["-"];
         if from_arguments {
             let mut batch = Some(self.batch_of_arguments());
             membership.ask(|| Ok(batch.take()), answered)?;
         } else {
-            let source = Source::named(Path::new("-"));
-            let (input, length) = source.open()?;
             let size = membership.batch_size(self.input.batch);
+            // Answers come as the items do.
+            let input = Live::new(io::stdin());
             let mut batches = Batches::new(input, &self.input).of_size(size as usize);
-            let mut progress = Progress::new(output, &source.name(), length);
+            let mut progress = Progress::new(output, "stdin", None);
             let mut items = 0;
             let next = || {
-                let batch = batches.next_batch().map_err(Error::file(source.name()))?;
+                let batch = batches.next_batch().map_err(Error::file("stdin"))?;
                 if let Some(batch) = &batch {
                     items += batch.count;
                     progress.at(batch.end, items, Unit::Items);
@@ -111,7 +105,6 @@ impl Arguments {
             };
             membership.ask(next, answered)?;
         }
-        lines.flush().or_else(output::ended_by_reader)?;
         drop(lines);
         counts.absent = counts.items - counts.present - counts.unknown;
         if self.absent || self.answers {
@@ -162,15 +155,15 @@ impl Arguments {
                 continue;
             }
             if output.json() {
-                let mut value = json_of(item);
-                if self.answers {
-                    value["present"] = match answer {
-                        Answer::Present => true.into(),
-                        Answer::Absent => false.into(),
-                        Answer::Unknown => serde_json::Value::Null,
-                    };
-                }
-                writeln!(lines, "{value}")?;
+                let present = match answer {
+                    Answer::Present => Some(true),
+                    Answer::Absent => Some(false),
+                    Answer::Unknown => None,
+                };
+                let present = self.answers.then_some(present);
+                let line = Line { item: Named::in_field("item", item), present };
+                serde_json::to_writer(&mut *lines, &line)?;
+                lines.write_all(b"\n")?;
             } else if self.input.csv.is_some() {
                 csv_field(item, lines)?;
             } else {
@@ -182,15 +175,14 @@ impl Arguments {
     }
 }
 
-/// An item in JSON, which has no strings of bytes: those that are no text are in hexadecimal.
-fn json_of(item: &[u8]) -> serde_json::Value {
-    match str::from_utf8(item) {
-        Ok(text) => json!({ "item": text }),
-        Err(_) => {
-            let hex: String = item.iter().map(|byte| format!("{byte:02x}")).collect();
-            json!({ "item_hex": hex })
-        }
-    }
+/// An item in JSON.
+#[derive(Serialize)]
+struct Line<'i> {
+    #[serde(flatten)]
+    item: Named<'i>,
+    /// Whether it is present; null if that is not known.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    present: Option<Option<bool>>,
 }
 
 /// A record of CSV with this field alone.
@@ -198,39 +190,4 @@ fn csv_field(item: &[u8], lines: &mut impl Write) -> io::Result<()> {
     let mut writer = csv::Writer::from_writer(lines);
     writer.write_record([item])?;
     writer.flush()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn counts_in_words() {
-        for (present, absent, expected) in [
-            (0, 0, "0 items"),
-            (1, 0, "1 item: present"),
-            (0, 1, "1 item: absent"),
-            (3, 0, "3 items: all present"),
-            (0, 3, "3 items: all absent"),
-            (1_000, 1, "1,001 items: 1,000 present, 1 absent"),
-        ] {
-            let counts = Counts { items: present + absent, present, absent, unknown: 0 };
-            assert_eq!(counts.to_string(), expected);
-        }
-        let counts = Counts { items: 6, present: 1, absent: 2, unknown: 3 };
-        assert_eq!(counts.to_string(), "6 items: 1 present, 2 absent, 3 not known");
-    }
-
-    #[test]
-    fn items_in_json_and_csv() {
-        assert_eq!(json_of(b"a\"b\n").to_string(), r#"{"item":"a\"b\n"}"#);
-        assert_eq!(json_of(b"\x00\xff").to_string(), r#"{"item_hex":"00ff"}"#);
-        for (item, expected) in
-            [(&b"a"[..], &b"a\n"[..]), (b"a,\"b", b"\"a,\"\"b\"\n"), (b"", b"\"\"\n")]
-        {
-            let mut line = Vec::new();
-            csv_field(item, &mut line).unwrap();
-            assert_eq!(line, expected);
-        }
-    }
 }

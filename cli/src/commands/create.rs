@@ -23,6 +23,7 @@ use crate::{
     filter_info::{Cells, Detail, Module, Reader},
     name::{self, Named},
     output::Output,
+    refusal::Kind,
     window::{self, Window},
 };
 
@@ -232,11 +233,10 @@ impl Arguments {
 
 /// Checks that there is no key of this name.
 fn nothing_at(server: &mut Connection, key: &[u8]) -> Result<(), Error> {
-    let exists =
-        || Error::Refused { command: "create".to_owned(), text: "ERR item exists".to_owned() };
+    let exists = || Error::refused("create", "ERR item exists");
     match server.call_for_key(redis::cmd("BF.INFO").arg(key)) {
         Ok(_) => Err(exists()),
-        Err(Error::Refused { text, .. }) if text.starts_with("ERR not found") => Ok(()),
+        Err(error) if error.is(Kind::NotFound) => Ok(()),
         Err(error) => Err(error),
     }
 }
@@ -245,9 +245,7 @@ fn nothing_at(server: &mut Connection, key: &[u8]) -> Result<(), Error> {
 fn has_counters(server: &mut Connection, key: &[u8]) -> Result<(), Error> {
     // Without an item the command only tells whether it is there.
     match server.call_for_key(redis::cmd("BF.DEL").arg(key)) {
-        Err(Error::Refused { text, .. }) if text.starts_with("ERR unknown command") => {
-            Err(no_counters())
-        }
+        Err(error) if error.is(Kind::UnknownCommand) => Err(no_counters()),
         // An error about the number of arguments, or a user who may not delete.
         Ok(_) | Err(Error::Refused { .. }) => Ok(()),
         Err(error) => Err(error),
@@ -255,8 +253,5 @@ fn has_counters(server: &mut Connection, key: &[u8]) -> Result<(), Error> {
 }
 
 fn no_counters() -> Error {
-    Error::Refused {
-        command: "create --counting".to_owned(),
-        text: "the server's module has no filters with counters".to_owned(),
-    }
+    Error::refused("create --counting", "the server's module has no filters with counters")
 }

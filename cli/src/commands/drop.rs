@@ -11,17 +11,18 @@ use std::{
     sync::atomic::{AtomicUsize, Ordering},
 };
 
-use bloom::sharding::{Descriptor, Field, Malformed, State};
+use crate::sharding::{Descriptor, Field, Malformed, State};
 use redis::{Cmd, Value};
 
 use crate::{
+    amount,
     at_once::{Servers, on_all},
     connection::{Connection, Options},
     descriptor::{Change, DROPPING, Fields, update},
     error::{Error, Exit},
     name,
-    new_shard::is_incomplete,
     output::Output,
+    refusal::{Kind, Refusal},
     scan::TYPES,
     sharded,
     watched::watched,
@@ -43,30 +44,21 @@ impl Arguments {
         let mut server = target.connect()?;
         let key = name::bytes(&self.name);
         let name = name::readable(key);
-        let filter = match self.unlink(&mut server, key) {
-            Err(Error::Refused { text, .. }) if text.starts_with("WRONGTYPE") => {
-                match sharded::fields(&mut server, key)? {
-                    Some(fields) => {
-                        let fields: Fields = fields.into_iter().collect();
-                        if is_descriptor(&fields) {
-                            let servers = Servers::of(target, output)?;
-                            return self.drop_shards(&servers, &fields, output);
-                        }
-                        Err(Error::Refused { command: String::new(), text })
-                    }
-                    None => Err(Error::Refused { command: String::new(), text }),
-                }
+        let filter = self.unlink(&mut server, key);
+        if filter.as_ref().is_err_and(|error| error.is(Kind::WrongType)) {
+            let fields = sharded::fields(&mut server, key)?.unwrap_or_default();
+            let fields: Fields = fields.into_iter().collect();
+            if is_descriptor(&fields) {
+                let servers = Servers::of(target, output)?;
+                return self.drop_shards(&servers, &fields, output);
             }
-            filter => filter,
-        };
+        }
         filter.map_err(|error| match error {
-            Error::Refused { text, .. } if text.starts_with("ERR not found") => {
-                Error::RefusedPartly {
-                    what: format!("drop {name}: {text}"),
-                    hint: "There is no filter of this name; `top --once` shows all.".to_owned(),
-                }
-            }
-            Error::Refused { text, .. } => Error::Refused { command: format!("drop {name}"), text },
+            error if error.is(Kind::NotFound) => Error::refused_partly(
+                format!("drop {name}: ERR not found"),
+                "There is no filter of this name; `top --once` shows all.",
+            ),
+            Error::Refused { refusal, .. } => Error::refused(format!("drop {name}"), refusal),
             error => error,
         })?;
         if self.dry_run {
@@ -135,17 +127,17 @@ impl Arguments {
             removed.fetch_add(usize::from(found == Found::Shard), Ordering::Relaxed);
             Ok(found)
         };
-        let found = on_all(servers, &keys, work, || {}).map_err(|error| {
+        let found = on_all(servers, &keys, work).map_err(|error| {
             match removed.load(Ordering::Relaxed) {
                 0 => error,
                 _ if self.dry_run => error,
-                removed => Error::Incomplete {
-                    what: format!("drop {name}: {removed} of {named} shards removed: {error}"),
-                    hint: "Run it again: it goes on where it ended.".to_owned(),
-                },
+                removed => Error::incomplete(
+                    format!("drop {name}: {removed} of {named} shards removed: {error}"),
+                    "Run it again: it goes on where it ended.",
+                ),
             }
         })?;
-        let count = |what| found.iter().filter(|&&found| found == what).count();
+        let count = |what| found.iter().filter(|&&found| found == what).count() as u64;
         for (key, _) in keys.iter().zip(&found).filter(|(_, found)| **found == Found::Other) {
             output.remark(format_args!("{} is no filter: it stays", name::readable(key)));
         }
@@ -158,9 +150,9 @@ impl Arguments {
             })?;
         }
         let would = if self.dry_run { "would be removed" } else { "removed" };
-        let mut text = format!("{name} {would}: {}", counted(count(Found::Shard), "shard"));
+        let mut text = format!("{name} {would}: {}", amount::counted(count(Found::Shard), "shard"));
         if count(Found::Tombstone) > 0 {
-            text += &format!(", {}", counted(count(Found::Tombstone), "tombstone"));
+            text += &format!(", {}", amount::counted(count(Found::Tombstone), "tombstone"));
         }
         output.remark(text);
         Ok(Exit::Done)
@@ -170,10 +162,10 @@ impl Arguments {
     fn keys(&self, fields: &Fields) -> Result<(usize, Vec<Vec<u8>>), Error> {
         let key = name::bytes(&self.name);
         if !is_descriptor(fields) {
-            return Err(Error::RefusedPartly {
-                what: format!("drop {}: it is gone, or no filter any more", name::readable(key)),
-                hint: "Look what is there now.".to_owned(),
-            });
+            return Err(Error::refused_partly(
+                format!("drop {}: it is gone, or no filter any more", name::readable(key)),
+                "Look what is there now.",
+            ));
         }
         let pairs = fields.iter().map(|(field, value)| (&field[..], &value[..]));
         if let Err(malformed @ (Malformed::Rule(_) | Malformed::State(_))) =
@@ -206,18 +198,19 @@ impl Arguments {
 fn at(server: &mut Connection, key: &[u8]) -> Result<Found, Error> {
     match is_filter(server, key) {
         Ok(()) => Ok(Found::Shard),
-        Err(Error::Refused { text, .. }) if text.starts_with("ERR not found") => Ok(Found::Nothing),
-        Err(Error::Refused { text, .. }) if text.starts_with("WRONGTYPE") => {
+        Err(error) if error.is(Kind::NotFound) => Ok(Found::Nothing),
+        Err(error) if error.is(Kind::WrongType) => {
             match server.call_for_key(redis::cmd("GET").arg(key)) {
                 Ok(Value::BulkString(text)) if text.starts_with(b"moved to ") => {
                     Ok(Found::Tombstone)
                 }
-                Err(Error::Refused { text, .. })
-                    if !["WRONGTYPE", "NOPERM"].iter().any(|code| text.starts_with(code)) =>
+                Ok(_) => Ok(Found::Other),
+                Err(error)
+                    if error.is(Kind::WrongType)
+                        || error.refusal().is_some_and(Refusal::is_forbidden) =>
                 {
-                    Err(Error::Refused { command: "GET".to_owned(), text })
+                    Ok(Found::Other)
                 }
-                Ok(_) | Err(Error::Refused { .. }) => Ok(Found::Other),
                 Err(error) => Err(error),
             }
         }
@@ -236,22 +229,18 @@ fn is_descriptor(fields: &Fields) -> bool {
         || (begun && (fields.len() == 1 || notes.into_iter().any(has)))
 }
 
-fn counted(count: usize, noun: &str) -> String {
-    format!("{count} {noun}{}", if count == 1 { "" } else { "s" })
-}
-
 /// Checks that the key is a filter, complete or not. Leads the connection to the node that has it.
 fn is_filter(server: &mut Connection, key: &[u8]) -> Result<(), Error> {
-    let refused = |text: String| Err(Error::Refused { command: String::new(), text });
+    let refused = |text: String| Err(Error::refused(String::new(), text));
     match server.call_for_key(redis::cmd("TYPE").arg(key)) {
         Ok(Value::SimpleString(kind)) if TYPES.contains(&kind.as_str()) => Ok(()),
         Ok(Value::SimpleString(kind)) if kind == "none" => refused("ERR not found".to_owned()),
         Ok(Value::SimpleString(kind)) => refused(format!("WRONGTYPE the key holds a {kind}")),
-        Ok(other) => Err(Error::Reply { command: "TYPE".to_owned(), reply: format!("{other:?}") }),
+        Ok(other) => Err(Error::reply("TYPE", &other)),
         // A user without the right to TYPE: BF.INFO answers for filters only.
-        Err(Error::Refused { text, .. }) if text.starts_with("NOPERM") => {
+        Err(error) if error.refusal().is_some_and(Refusal::is_forbidden) => {
             match server.call_for_key(redis::cmd("BF.INFO").arg(key)) {
-                Err(Error::Refused { text, .. }) if is_incomplete(&text) => Ok(()),
+                Err(error) if error.is(Kind::Unfinished) => Ok(()),
                 Ok(_) => Ok(()),
                 Err(error) => Err(error),
             }

@@ -14,10 +14,11 @@ use crate::{
     dump_key::{Dump, product_of},
     error::{Error, Exit},
     filter_info::{Detail, FilterInfo, Module, Reader},
-    interrupt::Interrupt,
+    interrupt,
     name::{self, Named},
     output::Output,
     progress::Alone,
+    retry::RETRY_FOR,
     sharded::{Filter, find},
 };
 
@@ -32,9 +33,6 @@ pub(crate) struct Arguments {
     /// Goes on with an interrupted dump to this file, if the filter is still the same
     #[arg(long)]
     resume: bool,
-    /// Looks for the filter, and writes nothing
-    #[arg(long)]
-    dry_run: bool,
 }
 
 /// What was written.
@@ -50,40 +48,18 @@ struct Report<'a> {
     changed: bool,
 }
 
-/// What would be written.
-#[derive(Debug, Serialize)]
-struct DryRun<'a> {
-    #[serde(flatten)]
-    name: Named<'a>,
-    file: &'a str,
-    /// Bytes of the filter.
-    bytes: u64,
-}
-
 impl Arguments {
     pub(crate) fn run(&self, connection: &Options, output: &Output) -> Result<Exit, Error> {
-        let interrupt = Interrupt::register();
+        interrupt::register();
         let mut server = connection.target()?.connect()?;
         if let Filter::Sharded(descriptor) = find(&mut server, self.key())? {
-            return self.dump_shards(&server, &descriptor, &interrupt, output);
+            return self.dump_shards(&server, &descriptor, output);
         }
         dump_file::may_write(&self.output)?;
-        let info = server.follow(self.key(), |server, _| {
+        let info = server.follow(self.key(), RETRY_FOR, |server, _| {
             Reader::default().read_one(server, self.key(), Detail::Filter)
         })?;
-        let file = name::readable_path(&self.output);
-        if self.dry_run {
-            let size = amount::readable_bytes(info.bytes);
-            let found = DryRun {
-                name: Named::of(self.key()),
-                file: &self.output.display().to_string(),
-                bytes: info.bytes,
-            };
-            let text = format!("{}: {size} would be written to {file}", self.shown());
-            output.data(&found, text)?;
-            return Ok(Exit::Done);
-        }
-        self.dump_key(&mut server, &info, &interrupt, output)
+        self.dump_key(&mut server, &info, output)
     }
 
     /// Writes a filter in one key.
@@ -91,31 +67,19 @@ impl Arguments {
         &self,
         server: &mut Connection,
         info: &FilterInfo,
-        interrupt: &Interrupt,
         output: &Output,
     ) -> Result<Exit, Error> {
         let product = product_of(server, info.module)?;
-        let dump = Dump {
-            key: self.key(),
-            path: &self.output,
-            product: &product,
-            shard: None,
-            interrupt,
-            output,
-        };
+        let dump =
+            Dump { key: self.key(), path: &self.output, product: &product, shard: None, output };
         let mut progress = Alone::new(output, self.shown());
-        let dumped = server.follow(self.key(), |server, again| {
+        let dumped = server.follow(self.key(), RETRY_FOR, |server, again| {
             dump.run(server, info, self.resume || again, &mut progress)
         });
-        let dumped = dumped.map_err(|error| {
-            match error {
-                // What is written stays.
-                Error::Connection { .. } if dump_file::has_part(&self.output) => {
-                    Error::Incomplete { what: error.to_string(), hint: RESUME.to_owned() }
-                }
-                error => error,
-            }
-        })?;
+        // What is written stays.
+        let stays = dump_file::has_part(&self.output);
+        let dumped =
+            dumped.map_err(|error| if stays { error.resumed_by(RESUME) } else { error })?;
         drop(progress);
         let report = Report {
             name: Named::of(self.key()),

@@ -15,6 +15,7 @@ use crate::{
     filter_info::{Cells, Detail, FilterInfo, Reader},
     name::{self, Named},
     output::{Column, Output, Style, Table},
+    refusal::Kind,
     sharded::{self, Filter},
 };
 
@@ -24,6 +25,9 @@ pub(crate) struct Arguments {
     /// Names of filters
     #[arg(value_name = "NAME")]
     names: Vec<OsString>,
+    /// Says also which shard of a sharded filter this item belongs to
+    #[arg(long, requires = "names")]
+    item: Option<OsString>,
 }
 
 /// A filter in JSON.
@@ -49,6 +53,10 @@ impl Arguments {
             let key = name::bytes(name);
             let before = if shown { "\n" } else { "" };
             let result = match reader.read_one(&mut server, key, Detail::Layers) {
+                Ok(_) if self.item.is_some() => Err(Error::usage(
+                    format!("{} is in one key", name::readable(key)),
+                    "Leave out --item: it is for sharded filters.",
+                )),
                 Ok(info) => {
                     let text = text_of(&name::readable(key), &info, output.coloured());
                     shown = true;
@@ -56,15 +64,17 @@ impl Arguments {
                     output.data(&line, format_args!("{before}{text}"))
                 }
                 // A hash may be the descriptor of a sharded filter.
-                Err(Error::Refused { command, text }) if text.starts_with("WRONGTYPE") => {
+                Err(Error::Refused { command, refusal }) if refusal.kind == Kind::WrongType => {
                     match sharded::find(&mut server, key) {
                         Ok(Filter::Sharded(descriptor)) => {
                             shown = true;
                             let servers = Servers::of(target.clone(), output)?;
                             let nodes = Nodes::of_if_allowed(&mut server)?;
-                            shards::show(key, &descriptor, &servers, &nodes, before, output)
+                            let item = self.item.as_deref().map(name::bytes);
+                            let shown = shards::Asked { name: key, item, before };
+                            shards::show(&shown, &descriptor, &servers, &nodes, output)
                         }
-                        Ok(Filter::Key) => Err(Error::Refused { command, text }),
+                        Ok(Filter::Key) => Err(Error::refused(command, refusal)),
                         Err(error) => Err(error),
                     }
                 }
@@ -72,8 +82,8 @@ impl Arguments {
             };
             let error = match result {
                 Ok(()) => continue,
-                Err(Error::Refused { command, text }) => {
-                    Error::Refused { command: format!("{command} {}", name::readable(key)), text }
+                Err(Error::Refused { command, refusal }) => {
+                    Error::refused(format!("{command} {}", name::readable(key)), refusal)
                 }
                 Err(error @ (Error::Incomplete { .. } | Error::RefusedPartly { .. })) => error,
                 Err(error) => return Err(error),

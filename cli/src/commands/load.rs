@@ -6,9 +6,11 @@
 //! ```
 
 use std::{
+    collections::HashSet,
     ffi::OsString,
     fs::{self, File},
     io::{self, Read},
+    os::unix::fs::MetadataExt as _,
     path::{Path, PathBuf},
     sync::Arc,
     thread,
@@ -23,12 +25,12 @@ use crate::{
     at_once::Servers,
     connection::{Connection, Options, Target, Targets},
     error::{Error, Exit},
-    interrupt::Interrupt,
-    items::{self, Batch, Batches, Live, Source},
-    journal::{self, Identity, Journal, Position},
+    interrupt,
+    items::{self, Batches, Live, Source},
     loading::{
-        Delivery, Failure, Fleet, Goal, HELD, Items, Ledger, Now, Piece, Route, Seen, Settings,
-        Stop, Totals, Verdict,
+        Delivery, Failure, Fleet, Goal, Items, Ledger, Route, Seen, Settings, Sink, Stop, Totals,
+        Verdict,
+        journal::{self, Identity, Journal, Position},
     },
     name,
     new_shard::growth_of,
@@ -78,7 +80,7 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "TIME", default_value = "60s", value_parser = amount::time)]
     retry_for: Duration,
     /// Items a second, at most
-    #[arg(long, value_name = "N", value_parser = positive)]
+    #[arg(long, value_name = "N", value_parser = amount::positive_items)]
     rate: Option<u64>,
     /// Creates the filter if there is none: the number of items to expect
     #[arg(long = "items", value_name = "N", value_parser = amount::items, requires = "error")]
@@ -98,13 +100,6 @@ pub(crate) struct Arguments {
     // Last, because the heading of its options goes on for those that follow.
     #[command(flatten)]
     items: items::Options,
-}
-
-fn positive(text: &str) -> Result<u64, String> {
-    amount::items(text).and_then(|items| match items {
-        0 => Err("at least 1".to_owned()),
-        items => Ok(items),
-    })
 }
 
 /// What was done.
@@ -153,95 +148,9 @@ struct Regular {
     start: Position,
 }
 
-/// What takes the items.
-enum Sink {
-    Key(Box<Delivery>),
-    Shards(Box<Fleet>),
-}
-
-impl Sink {
-    /// The largest number of items in a batch.
-    fn most(&self) -> usize {
-        match self {
-            Self::Key(delivery) => delivery.most(),
-            Self::Shards(_) => usize::MAX,
-        }
-    }
-
-    /// The bytes of a batch, if one command is to have so many.
-    fn batch_size(&self, command: u64) -> usize {
-        match self {
-            Self::Key(_) => usize::try_from(command).unwrap_or(usize::MAX),
-            Self::Shards(fleet) => fleet.batch_size(command),
-        }
-    }
-
-    fn offer(&mut self, ledger: &Ledger, file: usize, batch: Batch) -> Result<(), Failure> {
-        match self {
-            Self::Key(delivery) => {
-                let number = ledger.open(file, &batch, 1, batch.blob.len());
-                Ok(delivery.offer(Piece { number, batch })?)
-            }
-            Self::Shards(fleet) => fleet.offer(file, batch),
-        }
-    }
-
-    /// There is no other batch at the moment: confirms those that were offered.
-    fn idle(&mut self) -> Result<(), Failure> {
-        match self {
-            Self::Key(delivery) => Ok(delivery.confirm(Now::IfPossible)?),
-            Self::Shards(fleet) => fleet.follow(),
-        }
-    }
-
-    /// Confirms all batches. No other one may follow.
-    fn finish(&mut self) -> Result<(), Failure> {
-        match self {
-            Self::Key(delivery) => Ok(delivery.confirm(Now::Surely)?),
-            Self::Shards(fleet) => fleet.finish(),
-        }
-    }
-
-    /// Sees, however the load ended, whether the filter has what was confirmed.
-    fn concluded(&mut self, loaded: Result<(), Failure>) -> Result<(), Failure> {
-        match self {
-            Self::Key(delivery) => {
-                let loaded = loaded.map_err(|failure| failure.stop);
-                Ok(delivery.concluded(loaded)?)
-            }
-            // The other threads confirm what they have; one that lost items matters most.
-            Self::Shards(fleet) => {
-                let ended = match (loaded, fleet.finish()) {
-                    (Err(_), Err(ended)) if ended.is_loss() => Err(ended),
-                    (loaded, ended) => loaded.and(ended),
-                };
-                ended.map_err(|failure| fleet.concluded(failure))
-            }
-        }
-    }
-
-    fn counting(&self) -> bool {
-        matches!(self, Self::Key(delivery) if delivery.counting())
-    }
-
-    fn totals(&self) -> Totals {
-        match self {
-            Self::Key(delivery) => delivery.totals(),
-            Self::Shards(fleet) => fleet.totals(),
-        }
-    }
-
-    fn note(&self) -> String {
-        match self {
-            Self::Key(_) => String::new(),
-            Self::Shards(fleet) => fleet.note(),
-        }
-    }
-}
-
 impl Arguments {
     pub(crate) fn run(&self, connection: &Options, output: &Output) -> Result<Exit, Error> {
-        let interrupt = Interrupt::register();
+        interrupt::register();
         let rules = self.window.rules(None)?;
         if rules.is_some() && self.capacity.is_none() {
             return Err(Error::usage(
@@ -252,18 +161,19 @@ impl Arguments {
         let target = connection.target()?;
         let inputs = self.files.iter().map(|file| self.input(file, target.database(), output));
         let mut inputs = inputs.collect::<Result<Vec<_>, _>>()?;
+        are_different(&inputs)?;
         let started = Instant::now();
         let (mut again, mut resent) = (0, 0);
         loop {
-            let opened = self.open(&target, &mut inputs, rules, &interrupt, output)?;
+            let opened = self.open(&target, &mut inputs, rules, output)?;
             let Some((mut sink, ledger)) = opened else { return Ok(Exit::Done) };
-            let loaded = self.load(&inputs, &mut sink, &ledger, &interrupt, output);
+            let loaded = self.load(&inputs, &mut sink, &ledger, output);
             let loaded = sink.concluded(loaded);
             let mut totals = sink.totals();
             totals.resent += resent;
             let restarted = matches!(&loaded, Err(Failure { stop: Stop::Restarted, .. }));
             let files = inputs.iter().all(|input| input.regular.is_some());
-            let may = files && !sink.counting() && again < AGAIN && !interrupt.requested();
+            let may = files && !sink.counting() && again < AGAIN && !interrupt::requested();
             if !restarted || !may {
                 return self.end(loaded, totals, &ledger, started.elapsed(), output);
             }
@@ -286,12 +196,13 @@ impl Arguments {
         target: &Target,
         inputs: &mut [Input],
         rules: Option<Rules>,
-        interrupt: &Interrupt,
         output: &Output,
     ) -> Result<Option<(Sink, Arc<Ledger>)>, Error> {
         let early = |stop: Failure| self.explained(stop, Next::Skip, Totals::default());
         let mut server = target.connect_for(self.key())?;
-        let filter = self.find(&mut server, interrupt)?;
+        // A server that loads its data is waited for.
+        let find = |server: &mut Connection, _| sharded::find(server, self.key());
+        let filter = server.follow(self.key(), self.retry_for, find)?;
         if let (Some(rules), Filter::Sharded(descriptor)) = (rules, &filter) {
             let servers = Servers::of(target.clone(), output)?;
             // Without any shard, the load says which is lost.
@@ -299,24 +210,15 @@ impl Arguments {
                 Forgets::from(growth.window).must_be(rules, &self.shown())?;
             }
         }
-        let ledger = Arc::new(Ledger::default());
-        let route = Route {
-            key: self.key().to_vec(),
-            place: Some(0),
-            shard: None,
-            targets: Targets::of(target.clone(), &mut server)?,
-            ledger: Arc::clone(&ledger),
-            interrupt: interrupt.clone(),
-            output: *output,
-            held: HELD,
-            give_back: Arc::default(),
-            loaded: resumed(inputs).next().is_some(),
-        };
+        let targets = Targets::of(target.clone(), &mut server)?;
+        let loaded = resumed(inputs).next().is_some();
+        let route = Route { place: Some(0), loaded, ..Route::new(self.key(), targets, output) };
+        let ledger = Arc::clone(&route.ledger);
         let mut settings =
             Settings { acks: self.acks, durable: self.durable, retry_for: self.retry_for };
         let sink = match filter {
             Filter::Sharded(_) if self.dry_run => {
-                return self.count(inputs, true, interrupt, output).map(|()| None);
+                return self.count(inputs, true, output).map(|()| None);
             }
             Filter::Sharded(descriptor) => {
                 let fleet = Fleet::start(Goal::Filter(descriptor), settings, route);
@@ -334,7 +236,7 @@ impl Arguments {
                     self.check_window(&mut delivery, rules)?;
                 }
                 if self.dry_run {
-                    return self.count(inputs, found, interrupt, output).map(|()| None);
+                    return self.count(inputs, found, output).map(|()| None);
                 }
                 self.find_or_create(&mut delivery, found, rules, output)?;
                 delivery.prepare().map_err(|stop| early(stop.into()))?;
@@ -353,23 +255,6 @@ impl Arguments {
 
     fn key(&self) -> &[u8] {
         name::bytes(&self.name)
-    }
-
-    /// Finds out what the name stands for. A server that loads its data is waited for.
-    fn find(&self, server: &mut Connection, interrupt: &Interrupt) -> Result<Filter, Error> {
-        let started = Instant::now();
-        loop {
-            match sharded::find(server, self.key()) {
-                Err(error @ Error::Refused { .. })
-                    if error.passes()
-                        && started.elapsed() < self.retry_for
-                        && !interrupt.requested() =>
-                {
-                    thread::sleep(MOMENT);
-                }
-                found => return found,
-            }
-        }
     }
 
     /// Ends the journals, and prints what was done.
@@ -607,7 +492,6 @@ impl Arguments {
         inputs: &[Input],
         sink: &mut Sink,
         ledger: &Ledger,
-        interrupt: &Interrupt,
         output: &Output,
     ) -> Result<(), Failure> {
         let mut pace = Pace { rate: self.rate, started: Instant::now(), due: 0.0 };
@@ -623,7 +507,7 @@ impl Arguments {
             let mut batches = batches.at_most(most).of_size(size);
             let mut items = 0;
             loop {
-                if interrupt.requested() {
+                if interrupt::requested() {
                     sink.finish()?;
                     return Err(Stop::Interrupted.into());
                 }
@@ -647,7 +531,7 @@ impl Arguments {
                 }
                 while let Some(early) = pace.early() {
                     sink.idle()?;
-                    if interrupt.requested() {
+                    if interrupt::requested() {
                         return Err(Stop::Interrupted.into());
                     }
                     thread::sleep(early.min(MOMENT));
@@ -663,10 +547,10 @@ impl Arguments {
                 && !file.metadata().is_ok_and(|metadata| identity.is_unchanged(&metadata))
             {
                 sink.finish()?;
-                return Err(Failure::from(Error::Incomplete {
-                    what: format!("{name} changed while it was read"),
-                    hint: "Load it again from the beginning when nobody writes it.".to_owned(),
-                }));
+                return Err(Failure::from(Error::incomplete(
+                    format!("{name} changed while it was read"),
+                    "Load it again from the beginning when nobody writes it.",
+                )));
             }
         }
         if skip > 0 {
@@ -680,13 +564,7 @@ impl Arguments {
     }
 
     /// Reads the items, and says how many there are.
-    fn count(
-        &self,
-        inputs: &[Input],
-        found: bool,
-        interrupt: &Interrupt,
-        output: &Output,
-    ) -> Result<(), Error> {
+    fn count(&self, inputs: &[Input], found: bool, output: &Output) -> Result<(), Error> {
         let creates = self.capacity.is_some();
         if !found && !creates {
             return Err(self.missing());
@@ -696,9 +574,7 @@ impl Arguments {
             let name = input.name.clone();
             let mut batches = input.batches(&self.items)?;
             loop {
-                if interrupt.requested() {
-                    return Err(Error::Interrupted { hint: "Nothing was added.".to_owned() });
-                }
+                interrupt::check("Nothing was added.")?;
                 match batches.next_batch() {
                     Ok(Some(batch)) => items += batch.count,
                     Ok(None) => break,
@@ -722,10 +598,7 @@ impl Arguments {
     }
 
     fn missing(&self) -> Error {
-        Error::Refused {
-            command: format!("load {}", self.shown()),
-            text: "ERR not found".to_owned(),
-        }
+        Error::refused(format!("load {}", self.shown()), "ERR not found")
     }
 
     /// The error for a load that ended early.
@@ -751,6 +624,19 @@ impl Arguments {
 fn resumed(inputs: &[Input]) -> impl Iterator<Item = &Regular> {
     let files = inputs.iter().flat_map(|input| &input.regular);
     files.filter(|file| file.start.offset > 0)
+}
+
+/// Refuses a file that is named twice: it has one journal.
+fn are_different(inputs: &[Input]) -> Result<(), Error> {
+    let mut seen = HashSet::new();
+    for file in inputs.iter().flat_map(|input| &input.regular) {
+        let metadata = file.file.metadata().map_err(Error::file(&file.path))?;
+        if !seen.insert((metadata.dev(), metadata.ino())) {
+            let what = format!("{} is named twice", name::readable_path(&file.path));
+            return Err(Error::usage(what, "Name each file once."));
+        }
+    }
+    Ok(())
 }
 
 /// Begins at the start of all files.

@@ -11,7 +11,6 @@ mod plan;
 mod rebuild;
 mod repair;
 mod restore;
-mod shard;
 mod top;
 mod verify;
 
@@ -45,7 +44,6 @@ enum Subcommand {
     Verify(verify::Arguments),
     Info(info::Arguments),
     Top(top::Arguments),
-    Shard(shard::Arguments),
     Dump(dump::Arguments),
     Restore(restore::Arguments),
     Repair(repair::Arguments),
@@ -71,7 +69,6 @@ impl Arguments {
             Subcommand::Verify(arguments) => arguments.run(&self.connection, output),
             Subcommand::Info(arguments) => arguments.run(&self.connection, output),
             Subcommand::Top(arguments) => arguments.run(&self.connection, output),
-            Subcommand::Shard(arguments) => arguments.run(&self.connection, output),
             Subcommand::Dump(arguments) => arguments.run(&self.connection, output),
             Subcommand::Restore(arguments) => arguments.run(&self.connection, output),
             Subcommand::Repair(arguments) => arguments.run(&self.connection, output),

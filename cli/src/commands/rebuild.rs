@@ -31,7 +31,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use bloom::sharding::{Descriptor, Generation, MAX_SHARDS, Shard};
+use crate::sharding::{Descriptor, Generation, MAX_SHARDS};
 use serde::Serialize;
 
 use crate::{
@@ -42,7 +42,7 @@ use crate::{
         Change, Fields, bury, names_of, note, noted, parsed, spare, spare_fields, unused, update,
     },
     error::{Error, Exit},
-    interrupt::Interrupt,
+    interrupt,
     items::{self, Batches, Source},
     loading::{self, Files, Goal, load_files},
     membership::Membership,
@@ -50,6 +50,8 @@ use crate::{
     new_shard::{growth_for, growth_of, reserve},
     output::Output,
     progress::{Progress, Unit},
+    refusal::Kind,
+    sharded::shard_at,
     stamp::Stamp,
 };
 use next::{Action, Asked, Refusal, Step, next};
@@ -74,7 +76,7 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "FILE", num_args = 1..)]
     from: Vec<PathBuf>,
     /// Number of items to expect; without it, as before
-    #[arg(long = "items", value_name = "N", value_parser = positive)]
+    #[arg(long = "items", value_name = "N", value_parser = amount::positive_items)]
     capacity: Option<u64>,
     /// Rate of false positives; without it, as before
     #[arg(long, value_name = "RATE", value_parser = amount::rate)]
@@ -97,13 +99,6 @@ pub(crate) struct Arguments {
     // Last, because the heading of its options goes on for those that follow.
     #[command(flatten)]
     input: items::Options,
-}
-
-fn positive(text: &str) -> Result<u64, String> {
-    amount::items(text).and_then(|items| match items {
-        0 => Err("at least 1".to_owned()),
-        items => Ok(items),
-    })
 }
 
 /// What the descriptor says.
@@ -145,7 +140,6 @@ struct Rebuild<'a> {
     shown: String,
     target: Target,
     servers: Servers,
-    interrupt: Interrupt,
     output: &'a Output,
 }
 
@@ -156,13 +150,13 @@ impl Arguments {
         }
         let name = name::bytes(&self.name);
         let target = connection.target()?;
+        interrupt::register();
         let rebuild = Rebuild {
             arguments: self,
             name,
             shown: name::readable(name),
             servers: Servers::of(target.clone(), output)?,
             target,
-            interrupt: Interrupt::register(),
             output,
         };
         rebuild.run()
@@ -200,8 +194,6 @@ impl Rebuild<'_> {
         };
         let mut changed = false;
         match self.go(&mut changed) {
-            // These say what to do.
-            Err(error @ Error::Incomplete { .. }) => Err(error),
             Err(error) if changed => Err(error.partly(go_on)),
             result => result,
         }
@@ -216,9 +208,8 @@ impl Rebuild<'_> {
 
     /// Reads the descriptor.
     fn look(&self) -> Result<Seen, Error> {
-        let none = |what: &str, hint: &str| Error::RefusedPartly {
-            what: format!("rebuild {}: {what}", self.shown),
-            hint: hint.to_owned(),
+        let none = |what: &str, hint: &str| {
+            Error::refused_partly(format!("rebuild {}: {what}", self.shown), hint.to_owned())
         };
         let seen = update(&self.servers, self.name, |fields| {
             if fields.is_empty() {
@@ -230,7 +221,7 @@ impl Rebuild<'_> {
             Ok((Change::default(), self.read(fields)?))
         });
         seen.map_err(|error| match error {
-            Error::Refused { text, .. } if text.starts_with("WRONGTYPE") => none(
+            error if error.is(Kind::WrongType) => none(
                 "WRONGTYPE the name is a filter in one key, or another key",
                 "For a filter in one key: `create NEW --shards N`, load its items there, then let \
                  the clients use NEW.",
@@ -245,13 +236,15 @@ impl Rebuild<'_> {
             None => None,
             Some(value) => {
                 let known = Step::ALL.into_iter().find(|step| step.name().as_bytes() == value);
-                Some(known.ok_or_else(|| Error::RefusedPartly {
-                    what: format!(
-                        "{}: a rebuild in the step '{}', which is unknown",
-                        self.shown,
-                        name::readable(value)
-                    ),
-                    hint: "A newer redis-bloom has begun it: use that one.".to_owned(),
+                Some(known.ok_or_else(|| {
+                    Error::refused_partly(
+                        format!(
+                            "{}: a rebuild in the step '{}', which is unknown",
+                            self.shown,
+                            name::readable(value)
+                        ),
+                        "A newer redis-bloom has begun it: use that one.",
+                    )
                 })?)
             }
         };
@@ -262,10 +255,10 @@ impl Rebuild<'_> {
             _ => descriptor.next.clone().unwrap_or_default(),
         };
         if fields.contains_key(&b"restoring"[..]) {
-            return Err(Error::RefusedPartly {
-                what: format!("{}: a dump is being restored there", self.shown),
-                hint: "Finish that first, by `restore --resume`.".to_owned(),
-            });
+            return Err(Error::refused_partly(
+                format!("{}: a dump is being restored there", self.shown),
+                "Finish that first, by `restore --resume`.",
+            ));
         }
         let places = 0..new.as_ref().map_or(0, |new| new.keys.len());
         let stamps = places.map(|place| noted(fields, place)).collect();
@@ -276,10 +269,7 @@ impl Rebuild<'_> {
     fn check(&self, seen: &Seen, action: Action) -> Result<(), Error> {
         let arguments = self.arguments;
         let refused = |what: &str, hint: &str| {
-            Err(Error::RefusedPartly {
-                what: format!("rebuild {}: {what}", self.shown),
-                hint: hint.to_owned(),
-            })
+            Err(Error::refused_partly(format!("rebuild {}: {what}", self.shown), hint.to_owned()))
         };
         match action {
             Action::Refuse(Refusal::NoRebuild) => {
@@ -474,13 +464,10 @@ impl Rebuild<'_> {
     /// Lets the new generation answer.
     fn exchange(&self, seen: &Seen) -> Result<(), Error> {
         if seen.descriptor.exchange().is_none() {
-            return Err(Error::Incomplete {
-                what: format!(
-                    "rebuild {}: the fields of the next generation are damaged",
-                    self.shown
-                ),
-                hint: "Give it up by --abort.".to_owned(),
-            });
+            return Err(Error::incomplete(
+                format!("rebuild {}: the fields of the next generation are damaged", self.shown),
+                "Give it up by --abort.",
+            ));
         }
         let stamps = self.intact(seen, &seen.stamps)?;
         self.advance(seen, Step::Exchanged, |seen, _| {
@@ -496,12 +483,9 @@ impl Rebuild<'_> {
     /// `Error::Incomplete` if one of them has not.
     fn intact(&self, seen: &Seen, earlier: &[Option<Stamp>]) -> Result<Vec<Option<Stamp>>, Error> {
         let Some(new) = &seen.new else { return Ok(Vec::new()) };
-        let looked = on_all(
-            &self.servers,
-            &new.keys,
-            |_, place, _| self.has_all(seen, new, earlier, place),
-            || {},
-        )?;
+        let looked = on_all(&self.servers, &new.keys, |_, place, _| {
+            self.has_all(seen, new, earlier, place)
+        })?;
         Ok(looked.into_iter().map(Some).collect())
     }
 
@@ -523,13 +507,13 @@ impl Rebuild<'_> {
         };
         let name = name::typed(self.name);
         let answers = matches!(seen.step, Some(Step::Exchanged | Step::Committed));
-        Err(Error::Incomplete {
-            what: format!(
+        Err(Error::incomplete(
+            format!(
                 "rebuild {}: shard {place} of {} of the new generation {what}",
                 self.shown,
                 new.shards()
             ),
-            hint: match answers {
+            match answers {
                 true => format!(
                     "Export the items again, `repair {name} --shard {place} --replace --from \
                      FILE`, then `rebuild {name} --commit`."
@@ -539,7 +523,7 @@ impl Rebuild<'_> {
                      --abort`, and begin again."
                 ),
             },
-        })
+        ))
     }
 
     /// Chooses a generation, and notes that its shards are being reserved.
@@ -565,25 +549,14 @@ impl Rebuild<'_> {
     fn reserve(&self, seen: &Seen) -> Result<(), Error> {
         let (old, Some(new)) = (&seen.descriptor.current, &seen.new) else { return Ok(()) };
         let growth = growth_for(&self.servers, old, None)?;
-        on_all(
-            &self.servers,
-            &new.keys,
-            |server, place, _| {
-                self.stop_if_asked()?;
-                let shard = u16::try_from(place).ok().and_then(|at| Shard::new(at, new.shards()));
-                match shard {
-                    // Nobody else makes keys of this generation, but an earlier run may have.
-                    Some(shard) => {
-                        let key = &new.keys[place];
-                        reserve(&self.servers, server, key, shard, new, growth, true)
-                    }
-                    None => Ok(()),
-                }
-            },
-            || {},
-        )?;
+        on_all(&self.servers, &new.keys, |server, place, _| {
+            self.stop_if_asked()?;
+            let Some(shard) = shard_at(place, new.keys.len()) else { return Ok(()) };
+            // Nobody else makes keys of this generation, but an earlier run may have.
+            reserve(&self.servers, server, &new.keys[place], shard, new, growth, true)
+        })?;
         let stamp = |_: &mut _, place, _| Stamp::of_shard(&self.servers, new, place);
-        let stamps = on_all(&self.servers, &new.keys, stamp, || {})?;
+        let stamps = on_all(&self.servers, &new.keys, stamp)?;
         self.intact(seen, &stamps)?;
         self.advance(seen, Step::Waiting, |seen, fields| {
             let mut set: Vec<_> = seen.new.iter().flat_map(Generation::next_fields).collect();
@@ -604,7 +577,6 @@ impl Rebuild<'_> {
             &Files { paths: &arguments.from, items: &arguments.input },
             arguments.loading.settings(),
             self.target.clone(),
-            &self.interrupt,
             self.output,
         )?;
         if totals.items == 0 {
@@ -640,25 +612,24 @@ impl Rebuild<'_> {
             return Err(membership.unknown(&task, unknown));
         }
         if absent > 0 {
-            return Err(Error::Incomplete {
-                what: format!(
+            return Err(Error::incomplete(
+                format!(
                     "{task}: {} of {} items are not in the new generation",
                     amount::grouped(absent),
                     amount::grouped(items)
                 ),
-                hint: "Did the files change, or did a server lose data? Load them again."
-                    .to_owned(),
-            });
+                "Did the files change, or did a server lose data? Load them again.",
+            ));
         }
         if items != totals.items {
-            return Err(Error::Incomplete {
-                what: format!(
+            return Err(Error::incomplete(
+                format!(
                     "{task}: the files changed: {} items were loaded, {} were there to check",
                     amount::grouped(totals.items),
                     amount::grouped(items)
                 ),
-                hint: "Load them again when nobody writes to them.".to_owned(),
-            });
+                "Load them again when nobody writes to them.",
+            ));
         }
         Ok((items, self.intact(seen, &stamps)?))
     }
@@ -748,10 +719,10 @@ impl Rebuild<'_> {
                 return Ok((Change::default(), ()));
             }
             if now.step != from || !same {
-                return Err(Error::Incomplete {
-                    what: format!("{}: another run is rebuilding it, too", self.shown),
-                    hint: "Wait until that one ends, then look again.".to_owned(),
-                });
+                return Err(Error::incomplete(
+                    format!("{}: another run is rebuilding it, too", self.shown),
+                    "Wait until that one ends, then look again.",
+                ));
             }
             let mut change = change(&now, fields);
             change.set.push((STEP.to_vec(), to.name().into()));
@@ -760,9 +731,7 @@ impl Rebuild<'_> {
     }
 
     fn stop_if_asked(&self) -> Result<(), Error> {
-        if self.interrupt.requested() {
-            return Err(Error::Interrupted { hint: "Nothing was changed.".to_owned() });
-        }
+        interrupt::check("Nothing was changed.")?;
         Ok(())
     }
 

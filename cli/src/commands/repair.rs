@@ -15,7 +15,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use bloom::sharding::{Generation, Shard};
+use crate::sharding::{Generation, Shard};
 use redis::Value;
 use serde::Serialize;
 
@@ -27,13 +27,13 @@ use crate::{
     descriptor::{Change, Fields, note, noted, parsed, update},
     dump_directory::{Manifest, path_of},
     error::{Error, Exit},
-    interrupt::Interrupt,
-    items,
+    interrupt, items,
     loading::{self, Files, Goal, load_files},
     name::{self, Named},
     new_shard::{growth_for, reserve},
     output::Output,
     progress::Alone,
+    refusal::Kind,
     replication::LastWrite,
     scan, sharded,
     stamp::Stamp,
@@ -86,7 +86,6 @@ struct Repair<'a> {
     servers: Servers,
     generation: Generation,
     shard: Shard,
-    interrupt: Interrupt,
     output: &'a Output,
 }
 
@@ -95,7 +94,7 @@ impl Arguments {
         for path in self.from.iter().filter(|path| *path != Path::new("-")) {
             path.metadata().map_err(Error::file(path))?;
         }
-        let interrupt = Interrupt::register();
+        interrupt::register();
         let name = name::bytes(&self.name);
         let target = connection.target()?;
         let filter = sharded::find_sharded(&mut target.connect()?, name)?;
@@ -116,7 +115,7 @@ impl Arguments {
         }
         let number = generation.number;
         let servers = Servers::of(target.clone(), output)?;
-        let repair = Repair { arguments: self, servers, generation, shard, interrupt, output };
+        let repair = Repair { arguments: self, servers, generation, shard, output };
         repair.look()?;
         let mut report = Report {
             name: Named::of(name),
@@ -168,7 +167,7 @@ impl Repair<'_> {
         work: impl Fn(&mut Connection, bool) -> Result<T, Error> + Sync,
     ) -> Result<Option<T>, Error> {
         let key = [self.key().to_vec()];
-        let done = on_all(&self.servers, &key, |server, _, again| work(server, again), || {})?;
+        let done = on_all(&self.servers, &key, |server, _, again| work(server, again))?;
         Ok(done.into_iter().next())
     }
 
@@ -184,14 +183,14 @@ impl Repair<'_> {
         }
         let key = self.temporary();
         match self.kind(&key)? {
-            Some(kind) if !scan::TYPES.contains(&&*kind) => Err(Error::RefusedPartly {
-                what: format!(
+            Some(kind) if !scan::TYPES.contains(&&*kind) => Err(Error::refused_partly(
+                format!(
                     "repair {}: BUSYKEY {} is a key of the type {kind}",
                     self.task(),
                     name::readable(&key)
                 ),
-                hint: "The shard is filled under that name: rename the key that has it.".to_owned(),
-            }),
+                "The shard is filled under that name: rename the key that has it.",
+            )),
             _ => Ok(()),
         }
     }
@@ -206,11 +205,10 @@ impl Repair<'_> {
     }
 
     fn in_place(&self, what: &str) -> Error {
-        Error::RefusedPartly {
-            what: format!("repair {}: {what}", self.task()),
-            hint: "If it is to go, repeat this with --replace: additions to it meanwhile are lost."
-                .to_owned(),
-        }
+        Error::refused_partly(
+            format!("repair {}: {what}", self.task()),
+            "If it is to go, repeat this with --replace: additions to it meanwhile are lost.",
+        )
     }
 
     /// The shard, for messages.
@@ -256,7 +254,6 @@ impl Repair<'_> {
             &Files { paths: &arguments.from, items: &arguments.items },
             arguments.loading.settings(),
             target,
-            &self.interrupt,
             self.output,
         )?;
         if totals.items == 0 {
@@ -284,21 +281,13 @@ impl Repair<'_> {
         }
         let at = usize::from(self.shard.index());
         let mut progress = Alone::new(self.output, "checking".to_owned());
-        let checked = check_shard(directory, manifest, at, &self.interrupt, &mut progress)?;
+        let checked = check_shard(directory, manifest, at, &mut progress)?;
         let file = path_of(directory, at);
         self.clear()?;
         let mut progress = Alone::new(self.output, self.task());
         // Progress is for the thread that asks, so the file is loaded here.
         let mut server = self.servers.connect(self.key())?;
-        load_shard(
-            &self.servers,
-            &mut server,
-            &key,
-            &file,
-            &checked,
-            &self.interrupt,
-            &mut progress,
-        )?;
+        load_shard(&self.servers, &mut server, &key, &file, &checked, &mut progress)?;
         Stamp::of_file(&checked).ok_or_else(|| self.lost())
     }
 
@@ -308,11 +297,10 @@ impl Repair<'_> {
     }
 
     fn lost(&self) -> Error {
-        Error::Incomplete {
-            what: format!("repair {}: the server lost items of it", self.task()),
-            hint: "See its log, then repeat this, with --replace if a part of the shard is there."
-                .to_owned(),
-        }
+        Error::incomplete(
+            format!("repair {}: the server lost items of it", self.task()),
+            "See its log, then repeat this, with --replace if a part of the shard is there.",
+        )
     }
 
     /// Puts the complete shard, which was filled as `begun`, in its place. With --replace, RENAME
@@ -339,11 +327,7 @@ impl Repair<'_> {
             let (renamed, last) = match reply {
                 Ok(reply) => (reply != Some(Value::Int(0)), LastWrite::Here),
                 // The reply to an earlier attempt was lost.
-                Err(Error::Refused { text, .. })
-                    if again && text.starts_with("ERR no such key") =>
-                {
-                    (true, LastWrite::Elsewhere)
-                }
+                Err(error) if again && error.is(Kind::NotFound) => (true, LastWrite::Elsewhere),
                 Err(error) => return Err(error),
             };
             // The server may have restarted, without the temporary key or with an older one.
@@ -364,10 +348,10 @@ impl Repair<'_> {
         let name = name::bytes(&self.arguments.name);
         match sharded::find_sharded(&mut self.servers.connect(name)?, name)? {
             now if now.current == self.generation => Ok(()),
-            _ => Err(Error::Incomplete {
-                what: format!("repair {}: the filter was rebuilt meanwhile", self.task()),
-                hint: "`info` says whether a shard of it is lost now.".to_owned(),
-            }),
+            _ => Err(Error::incomplete(
+                format!("repair {}: the filter was rebuilt meanwhile", self.task()),
+                "`info` says whether a shard of it is lost now.",
+            )),
         }
     }
 

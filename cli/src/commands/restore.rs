@@ -19,12 +19,13 @@ use serde::Serialize;
 use crate::{
     amount,
     connection::{Connection, Options},
-    error::{Error, Exit, refusal_hint},
-    interrupt::Interrupt,
+    error::{Error, Exit},
+    interrupt,
     name::{self, Named},
     output::Output,
     progress::Alone,
     restore_key::{Checked, Restore},
+    retry::RETRY_FOR,
     scan::TYPES,
     watched::watched,
 };
@@ -62,20 +63,22 @@ struct Report<'a> {
 
 impl Arguments {
     pub(crate) fn run(&self, connection: &Options, output: &Output) -> Result<Exit, Error> {
-        let interrupt = Interrupt::register();
+        interrupt::register();
         if self.file.is_dir() {
-            return self.restore_shards(connection, &interrupt, output);
+            return self.restore_shards(connection, output);
         }
         let mut progress = Alone::new(output, "checking".to_owned());
-        let checked = Checked::of(&self.file, &interrupt, &mut progress)?;
+        let checked = Checked::of(&self.file, &mut progress)?;
         drop(progress);
         let name = name::bytes(&self.name);
         let shown = name::readable(name);
         let mut server = connection.target()?.connect_for(name)?;
         let exists = filter_exists(&mut server, name)?;
-        let taken = || Error::RefusedPartly {
-            what: format!("restore {shown}: BUSYKEY the filter exists"),
-            hint: "Put the file in its place by --replace, or use another name.".to_owned(),
+        let taken = || {
+            Error::refused_partly(
+                format!("restore {shown}: BUSYKEY the filter exists"),
+                "Put the file in its place by --replace, or use another name.",
+            )
         };
         if exists && !self.replace {
             return Err(taken());
@@ -95,8 +98,12 @@ impl Arguments {
             return Ok(Exit::Done);
         }
         let key = name::beside(name, "restoring");
+        let hint = || {
+            let key = name::readable(&key);
+            format!("{key} has what is loaded: --resume goes on, drop removes it.")
+        };
         let mut begun = false;
-        let loaded = server.follow(&key, |server, again| {
+        let loaded = server.follow(&key, RETRY_FOR, |server, again| {
             let mut restore = Restore { file: &self.file, checked: &checked, server, key: &key };
             let mut done = self.chunks_done(&mut restore, self.resume || again, output)?;
             if done == 0 {
@@ -108,15 +115,15 @@ impl Arguments {
             }
             begun = true;
             let mut progress = Alone::new(output, name::readable(&key));
-            restore.load(done, &interrupt, &mut progress)?;
+            restore.load(done, &mut progress)?;
             // Complete filters answer it, others do not.
             server.call(redis::cmd("BF.INFO").arg(&key))
         });
         let placed = loaded.and_then(|_| {
             // Both keys must be in one node.
-            server.follow(name, |server, _| self.place(server, &key, &checked))
+            server.follow(name, RETRY_FOR, |server, _| self.place(server, &key, &checked))
         });
-        if !placed.map_err(|error| if begun { half_loaded(error, &key) } else { error })? {
+        if !placed.map_err(|error| if begun { error.partly(hint()) } else { error })? {
             server.call(redis::cmd("UNLINK").arg(&key))?;
             return Err(taken());
         }
@@ -153,15 +160,15 @@ impl Arguments {
             return Ok(0);
         }
         if !resume {
-            return Err(Error::RefusedPartly {
-                what: format!(
+            return Err(Error::refused_partly(
+                format!(
                     "restore: BUSYKEY {shown}: another restore is under way or was interrupted"
                 ),
-                hint: format!(
+                format!(
                     "Go on with that one by --resume, or give it up by `drop {}`.",
                     name::typed(key)
                 ),
-            });
+            ));
         }
         let done = restore.chunks_done()?;
         if done == 0 {
@@ -174,25 +181,6 @@ impl Arguments {
     }
 }
 
-/// An error of a restore that may have loaded a part: it stays in `key`.
-fn half_loaded(error: Error, key: &[u8]) -> Error {
-    let key = name::readable(key);
-    let hint = format!("{key} has what is loaded: --resume goes on, drop removes it.");
-    match error {
-        Error::Refused { command, text } => {
-            let what = format!("{command}: {text}");
-            Error::RefusedPartly { what, hint: format!("{} {hint}", refusal_hint(&text)) }
-        }
-        Error::Reply { .. } => Error::RefusedPartly { what: error.to_string(), hint },
-        Error::Connection { .. } => Error::Incomplete { what: error.to_string(), hint },
-        Error::Usage { .. } | Error::File { .. } => {
-            Error::usage(error.to_string(), format!("{} {hint}", error.hint()))
-        }
-        Error::Interrupted { .. } => Error::Interrupted { hint },
-        other => other,
-    }
-}
-
 /// Whether there is a filter of this name.
 ///
 /// # Errors
@@ -201,30 +189,10 @@ fn filter_exists(server: &mut Connection, name: &[u8]) -> Result<bool, Error> {
     match server.call(redis::cmd("TYPE").arg(name))? {
         Value::SimpleString(kind) if kind == "none" => Ok(false),
         Value::SimpleString(kind) if TYPES.contains(&kind.as_str()) => Ok(true),
-        Value::SimpleString(kind) => Err(Error::Refused {
-            command: format!("restore {}", name::readable(name)),
-            text: format!("WRONGTYPE the key holds a {kind}"),
-        }),
-        other => Err(Error::Reply { command: "TYPE".to_owned(), reply: format!("{other:?}") }),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn every_error_names_what_is_loaded() {
-        let file = || Error::file("dump")(std::io::ErrorKind::NotFound.into());
-        let reply = || Error::Reply { command: "BF.LOADCHUNK".to_owned(), reply: "1".to_owned() };
-        let errors: [&dyn Fn() -> Error; 3] =
-            [&file, &reply, &|| Error::usage("dump: damaged", "Use another copy.")];
-        for error in errors {
-            let named = half_loaded(error(), b"urls:restoring:1");
-            assert_eq!(named.exit(), error().exit());
-            assert_eq!(named.to_string(), error().to_string());
-            let end = "urls:restoring:1 has what is loaded: --resume goes on, drop removes it.";
-            assert!(named.hint().ends_with(end), "{}", named.hint());
-        }
+        Value::SimpleString(kind) => Err(Error::refused(
+            format!("restore {}", name::readable(name)),
+            format!("WRONGTYPE the key holds a {kind}"),
+        )),
+        other => Err(Error::reply("TYPE", &other)),
     }
 }

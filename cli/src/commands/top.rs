@@ -11,8 +11,7 @@ use crate::{
     error::{Error, Exit},
     filter_info::FilterInfo,
     glob::Glob,
-    interrupt::Interrupt,
-    name,
+    interrupt, name,
     output::{Column, Output, Style, Table},
     progress::{Progress, Unit},
     scan::{Search, State},
@@ -125,7 +124,7 @@ impl Arguments {
     /// Shows the filters until the user has seen enough.
     fn watch(&self, mut state: State, output: &Output) -> Result<Exit, Error> {
         // The terminal must be restored, however many signals come.
-        let interrupt = Interrupt::register_polled();
+        interrupt::register_polled();
         let coloured = output.coloured();
         let mut sort = self.sort;
         let mut screen = Screen::open().map_err(Error::file("the terminal"))?;
@@ -147,7 +146,7 @@ impl Arguments {
                 Some(Key::Char('i')) => sort = Sort::Items,
                 Some(Key::Char(_)) | None => {}
             }
-            if interrupt.requested() {
+            if interrupt::requested() {
                 return Ok(Exit::Interrupted);
             }
         }
@@ -208,7 +207,8 @@ fn table(lines: &[Line<'_>], width: Option<usize>) -> Table {
             cells.push(line.shards().map_or_else(|| "-".to_owned(), Folded::count));
         }
         if forgets {
-            cells.push(window(line));
+            let span = |window: Window| amount::readable_span(window.rules().span);
+            cells.push(info.window.map_or_else(|| "-".to_owned(), span));
         }
         cells.extend([
             amount::readable_items(info.items),
@@ -227,25 +227,13 @@ fn table(lines: &[Line<'_>], width: Option<usize>) -> Table {
     table
 }
 
-/// The window, and the first shard that does not have it: `24h (not #0)`.
-fn window(line: &Line<'_>) -> String {
-    let span = |window: Window| amount::readable_span(window.rules().span);
-    let window = line.info().window.map_or_else(|| "-".to_owned(), span);
-    match line.shards().and_then(Folded::differing) {
-        Some(shard) => format!("{window} (not #{shard})"),
-        None => window,
-    }
-}
-
-/// Red: more false positives than asked for, by more than an estimate may be wrong, a shard that is
-/// lost, or one that grows or forgets otherwise than the others. Yellow: a filter that does not
-/// grow is nearly full.
+/// Red: more false positives than asked for, by more than an estimate may be wrong, or a shard that
+/// is lost. Yellow: a filter that does not grow is nearly full.
 fn style(line: &Line<'_>) -> Style {
     let info = line.info();
     let wrong = |(now, asked): (f64, f64)| now > 1.1 * asked;
     let worst = line.shards().map_or(info.rate_now, Folded::worst_rate);
-    let faulty = |folded: &Folded| folded.lacks() || folded.differing().is_some();
-    if worst.zip(info.error_rate).is_some_and(wrong) || line.shards().is_some_and(faulty) {
+    if worst.zip(info.error_rate).is_some_and(wrong) || line.shards().is_some_and(Folded::lacks) {
         Style::Red
     } else if line.shards().map_or_else(|| info.nearly_full(), Folded::nearly_full) {
         Style::Yellow
@@ -377,22 +365,6 @@ mod tests {
             let styles: Vec<_> = lines.iter().map(style).collect();
             assert_eq!(styles, [style_of_it; 2], "{text}");
         }
-    }
-
-    #[test]
-    fn a_shard_that_forgets_otherwise_is_a_fault() {
-        let forgets = |shard, span: u64| {
-            let info = fixed(Some(Span::Time(span)), 1);
-            (format!("{{all:{shard}}}:1").into(), FilterInfo { shard: Some((shard, 3)), ..info })
-        };
-        let day = 24 * 3_600_000;
-        let state = state_of([forgets(0, 1_000), forgets(1, day), forgets(2, day)]);
-        let lines = lines(&state, Sort::Items);
-        assert_eq!(lines.len(), 1, "{lines:?}");
-        assert_eq!((style(&lines[0]), window(&lines[0])), (Style::Red, "24h (not #0)".to_owned()));
-        let same = state_of([forgets(0, day), forgets(1, day), forgets(2, day)]);
-        let lines = fold::lines(&same);
-        assert_eq!((style(&lines[0]), window(&lines[0])), (Style::Plain, "24h".to_owned()));
     }
 
     #[test]

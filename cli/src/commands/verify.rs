@@ -5,33 +5,28 @@
 //! when a filter passes: `statistics.rs`.
 
 use std::{
-    collections::BTreeMap,
     ffi::OsString,
     fmt,
     fs::File,
     io::{self, Read as _},
     path::PathBuf,
-    sync::atomic::{AtomicBool, Ordering},
-    time::{Duration, Instant},
+    sync::Arc,
 };
 
-use bloom::sharding::Descriptor;
-use redis::Value;
 use serde::Serialize;
 
 use crate::{
     amount,
-    at_once::{Servers, on_all},
-    connection::{Connection, Options, Target, text_of},
+    connection::{Options, Target, Targets},
     error::{Error, Exit},
     items::{self, Batch, Batches, Packing, Source, push_item},
-    membership::{Answer, Membership, is_gone},
+    loading::{self, Failure, Ledger, Route, Settings, Sink, Totals},
+    membership::{Answer, Membership},
     name::{self, Named},
-    output::Output,
+    output::{self, Output},
     progress::{Progress, Unit},
-    replication::LastWrite,
-    sharded::{self, Filter},
-    statistics,
+    retry::RETRY_FOR,
+    sharded, statistics,
 };
 
 /// Bytes of a probe.
@@ -42,8 +37,6 @@ const PROBES: u64 = 8192;
 const LOWEST_MEASURED: f64 = 1e-5;
 /// Lost items that are shown.
 const SHOWN: usize = 10;
-/// Lost items in one `BF.INSERT`.
-const REPAIRED: usize = 1000;
 
 /// Checks that no item of a file is lost, and measures the rate of false positives
 #[derive(clap::Args, Debug)]
@@ -94,13 +87,13 @@ struct Items {
     items: u64,
     lost: u64,
     /// Items of lost shards.
-    #[serde(skip_serializing_if = "is_zero")]
+    #[serde(skip_serializing_if = "output::is_default")]
     unknown: u64,
     repaired: u64,
     /// The first of the lost items, escaped.
     lost_items: Vec<String>,
     /// Whether the filter forgets: what is absent may be older than its window.
-    #[serde(skip_serializing_if = "is_false")]
+    #[serde(skip_serializing_if = "output::is_default")]
     forgets: bool,
 }
 
@@ -109,14 +102,6 @@ impl Items {
     fn absent(&self) -> &'static str {
         if self.forgets { "forgotten or lost" } else { "lost" }
     }
-}
-
-fn is_false(truth: &bool) -> bool {
-    !*truth
-}
-
-fn is_zero(number: &u64) -> bool {
-    *number == 0
 }
 
 /// The measured rate.
@@ -188,10 +173,10 @@ impl Arguments {
             });
         }
         if !membership.loses_shards() && membership.is_replaced(&before)? {
-            return Err(Error::Incomplete {
-                what: format!("verify {}: it was lost or replaced meanwhile", name::readable(key)),
-                hint: "Verify it again.".to_owned(),
-            });
+            return Err(Error::incomplete(
+                format!("verify {}: it was lost or replaced meanwhile", name::readable(key)),
+                "Verify it again.",
+            ));
         }
         let found =
             report.items.as_ref().map(|items| items.lost == items.repaired && items.unknown == 0);
@@ -215,7 +200,7 @@ impl Arguments {
         output: &Output,
     ) -> Result<Items, Error> {
         let key = name::bytes(&self.name);
-        let mut repairs = self.repair.then(|| Repairs::of(key, target, output)).transpose()?;
+        let mut repairs = None;
         let (input, length) = source.open()?;
         let size = membership.batch_size(self.input.batch);
         let mut batches = Batches::new(input, &self.input).of_size(size as usize);
@@ -235,90 +220,70 @@ impl Arguments {
             found.lost += lost.len() as u64;
             let room = SHOWN - found.lost_items.len();
             found.lost_items.extend(lost.iter().take(room).map(|item| escaped(item)));
-            if let Some(repairs) = &mut repairs {
+            if self.repair {
+                let repairs = match &mut repairs {
+                    Some(repairs) => repairs,
+                    none => none.insert(Repairs::of(key, target, output)?),
+                };
                 repairs.add(&lost)?;
                 found.repaired += lost.len() as u64;
             }
             Ok(())
         })?;
+        if let Some(repairs) = repairs {
+            repairs.finish()?;
+        }
         Ok(found)
     }
 }
 
-/// Adds lost items again, by connections of its own: on those of the questions replies are under
-/// way.
-struct Repairs<'a> {
-    name: &'a [u8],
-    servers: Servers,
-    filter: Filter,
-    /// When the descriptor was read.
-    read: Instant,
+/// Adds lost items again, by connections of its own: on those of the queries replies are under way.
+struct Repairs {
+    task: String,
+    sink: Sink,
+    ledger: Arc<Ledger>,
 }
 
-impl<'a> Repairs<'a> {
-    fn of(name: &'a [u8], target: &Target, output: &Output) -> Result<Self, Error> {
-        let servers = Servers::of(target.clone(), output)?;
-        let filter = sharded::find(&mut servers.connect(name)?, name)?;
-        Ok(Self { name, servers, filter, read: Instant::now() })
+impl Repairs {
+    fn of(name: &[u8], target: &Target, output: &Output) -> Result<Self, Error> {
+        let task = format!("verify {}", name::readable(name));
+        let mut server = target.connect_for(name)?;
+        let filter = sharded::find(&mut server, name)?;
+        let targets = Targets::of(target.clone(), &mut server)?;
+        let route = Route { place: Some(0), ..Route::new(name, targets, output) };
+        let ledger = Arc::clone(&route.ledger);
+        let settings = Settings { acks: None, durable: false, retry_for: RETRY_FOR };
+        match Sink::open(filter, settings, route, server) {
+            Ok(sink) => Ok(Self { task, sink, ledger }),
+            Err(failure) => Err(explained(failure, &task, Totals::default())),
+        }
     }
 
-    /// Adds items to the filter: while it is rebuilt, to both generations. Those of shards are in
-    /// when a replica has them, where there are replicas.
+    /// Adds items as `load` does.
     fn add(&mut self, items: &[&[u8]]) -> Result<(), Error> {
-        let mut again = false;
-        loop {
-            let done = match &self.filter {
-                Filter::Key => {
-                    let mut server = self.servers.connect(self.name)?;
-                    return add(&mut server, self.name, items).map(|_| ());
-                }
-                Filter::Sharded(descriptor) if self.is_older(descriptor, 1) => Ok(false),
-                Filter::Sharded(descriptor) => self.add_to_shards(descriptor, items),
-            };
-            match done {
-                Ok(true) => return Ok(()),
-                Ok(false) => {}
-                // The filter was rebuilt, or a shard is lost: the next attempt tells.
-                Err(error) if is_gone(&error) && !again => again = true,
-                Err(error) => return Err(error),
-            }
-            self.filter = sharded::find(&mut self.servers.connect(self.name)?, self.name)?;
-            self.read = Instant::now();
-        }
+        let mut blob = Vec::new();
+        items.iter().for_each(|item| push_item(&mut blob, item));
+        let batch = Batch { packing: Packing::Lengths, blob, count: items.len() as u64, end: 0 };
+        let mut batches = batch.cut(self.sink.most()).into_iter();
+        let added = batches.try_for_each(|batch| self.sink.offer(&self.ledger, 0, batch));
+        added.or_else(|failure| self.ended(Err(failure)))
     }
 
-    /// Whether the descriptor was read so many times `poll` ago.
-    fn is_older(&self, descriptor: &Descriptor, times: u64) -> bool {
-        self.read.elapsed() >= Duration::from_secs(descriptor.poll.saturating_mul(times))
+    /// Sees that all items are in.
+    fn finish(mut self) -> Result<(), Error> {
+        let done = self.sink.finish();
+        self.ended(done)
     }
 
-    /// Returns `false` if the descriptor became too old meanwhile: a rebuild relies on that.
-    fn add_to_shards(&self, descriptor: &Descriptor, items: &[&[u8]]) -> Result<bool, Error> {
-        let late = AtomicBool::new(false);
-        for generation in sharded::filled(self.name, descriptor)? {
-            let mut shards: BTreeMap<&[u8], Vec<&[u8]>> = BTreeMap::new();
-            for item in items {
-                shards.entry(generation.key_of(item)).or_default().push(item);
-            }
-            let (keys, lists): (Vec<_>, Vec<_>) =
-                shards.into_iter().map(|(key, items)| (key.to_vec(), items)).unzip();
-            let ends = generation.number < descriptor.current.number;
-            let work = |server: &mut Connection, place: usize, _| {
-                if self.is_older(descriptor, 2) {
-                    late.store(true, Ordering::Relaxed);
-                    return Ok(());
-                }
-                match add(server, &keys[place], &lists[place]) {
-                    Ok(last) => self.servers.acknowledged(server, last),
-                    // The old shard is gone: what the current generation has is enough.
-                    Err(error) if ends && is_gone(&error) => Ok(()),
-                    Err(error) => Err(error),
-                }
-            };
-            on_all(&self.servers, &keys, work, || {})?;
-        }
-        Ok(!late.into_inner())
+    fn ended(&mut self, done: Result<(), Failure>) -> Result<(), Error> {
+        let done = self.sink.concluded(done);
+        done.map_err(|failure| explained(failure, &self.task, self.sink.totals()))
     }
+}
+
+fn explained(failure: Failure, task: &str, totals: Totals) -> Error {
+    let items = loading::Items { count: totals.items, confirmed: false, unknown: totals.unknown };
+    failure.explained(task, &items, "Then verify again.")
 }
 
 /// Asks for random items: how many were answered, and how many of them test present.
@@ -357,34 +322,6 @@ fn random_items(random: &mut File, count: u64) -> io::Result<Batch> {
     Ok(Batch { packing: Packing::Lengths, blob, count, end: 0 })
 }
 
-/// Adds items to a filter that must exist. All server modules have `BF.INSERT`. Returns who wrote
-/// last.
-fn add(server: &mut Connection, key: &[u8], items: &[&[u8]]) -> Result<LastWrite, Error> {
-    const COMMAND: &str = "BF.INSERT";
-    let refused = |text| Error::Refused { command: COMMAND.to_owned(), text };
-    let mut last = LastWrite::Elsewhere;
-    for items in items.chunks(REPAIRED) {
-        last = LastWrite::Elsewhere;
-        let mut command = redis::cmd(COMMAND);
-        command.arg(key).arg("NOCREATE").arg("ITEMS").arg(items);
-        let reply = server.call_for_key(&command)?;
-        let wrong = || Error::Reply { command: COMMAND.to_owned(), reply: format!("{reply:?}") };
-        let Value::Array(answers) = &reply else { return Err(wrong()) };
-        for answer in answers {
-            match answer {
-                Value::Int(0) | Value::Boolean(false) => {}
-                Value::Int(1) | Value::Boolean(true) => last = LastWrite::Here,
-                Value::ServerError(error) => return Err(refused(text_of(error))),
-                _ => return Err(wrong()),
-            }
-        }
-        if answers.len() != items.len() {
-            return Err(wrong());
-        }
-    }
-    Ok(last)
-}
-
 /// An item on one line: bytes that are no printable ASCII as `\x0a`.
 fn escaped(item: &[u8]) -> String {
     item.escape_ascii().to_string()
@@ -411,8 +348,7 @@ impl fmt::Display for Report<'_> {
 
 impl fmt::Display for Items {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let plural = if self.items == 1 { "" } else { "s" };
-        write!(formatter, "{} item{plural}: ", amount::grouped(self.items))?;
+        write!(formatter, "{}: ", amount::counted(self.items, "item"))?;
         if self.unknown > 0 {
             write!(formatter, "{} not known, ", amount::grouped(self.unknown))?;
         }
@@ -433,8 +369,7 @@ impl fmt::Display for Items {
 
 impl fmt::Display for Rate {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let plural = if self.probes == 1 { "" } else { "s" };
-        write!(formatter, "{} probe{plural}: ", amount::grouped(self.probes))?;
+        write!(formatter, "{}: ", amount::counted(self.probes, "probe"))?;
         let rare = self.is_rare();
         if rare {
             let positives = amount::grouped(self.positives);
@@ -506,7 +441,7 @@ mod tests {
         );
         assert_eq!(
             rate(1_000, 10, None).to_string(),
-            "1,000 probes: 1.00 % positive (95 %: 0.481 to 1.83 %)"
+            "1,000 probes: 1.00 % positive (95 %: 0.479 to 1.84 %)"
         );
         assert_eq!(
             rate(40_000_000, 10, Some(1e-6)).to_string(),

@@ -2,7 +2,7 @@
 
 use std::ops::RangeInclusive;
 
-use bloom::sharding::key_slot;
+use crate::sharding::key_slot;
 use redis::Value;
 
 use super::{Connection, Target};
@@ -33,13 +33,14 @@ impl Nodes {
         let asked = server.target.clone();
         let reply = match server.call(redis::cmd("CLUSTER").arg("SLOTS")) {
             Ok(reply) => reply,
-            Err(Error::Refused { text, .. }) if text.contains("cluster support disabled") => {
+            Err(Error::Refused { refusal, .. })
+                if refusal.text.contains("cluster support disabled") =>
+            {
                 return Ok(Self { asked, ranges: None });
             }
             Err(error) => return Err(error),
         };
-        let wrong =
-            || Error::Reply { command: "CLUSTER SLOTS".to_owned(), reply: format!("{reply:?}") };
+        let wrong = || Error::reply("CLUSTER SLOTS", &reply);
         let Value::Array(ranges) = &reply else { return Err(wrong()) };
         let ranges: Option<Vec<Range>> =
             ranges.iter().map(|range| Range::read(range, &asked)).collect();

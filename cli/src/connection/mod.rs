@@ -16,8 +16,7 @@ mod targets;
 use std::{
     io::{self, Read as _, Write as _},
     sync::atomic::{AtomicU64, Ordering},
-    thread,
-    time::{Duration, Instant},
+    time::Duration,
 };
 
 use redis::{Cmd, Parser, ServerError, Value};
@@ -27,14 +26,14 @@ pub(crate) use options::{Options, Target};
 use stream::Stream;
 pub(crate) use targets::Targets;
 
-use crate::error::Error;
+use crate::{
+    error::Error,
+    refusal::{Kind, Refusal},
+    retry::Retry,
+};
 
 /// How often a command follows a redirection before it gives up.
 const MAX_REDIRECTIONS: u32 = 5;
-/// How long work on a key is tried again while its slot moves, or its node is busy.
-const RETRY_FOR: Duration = Duration::from_secs(60);
-/// Pause between two tries.
-const PAUSE: Duration = Duration::from_millis(50);
 
 /// A connection that is authenticated and has its database selected.
 pub(crate) struct Connection {
@@ -97,7 +96,7 @@ impl Target {
         let hurried = Self { timeout: self.timeout.min(most), ..self.clone() };
         let mut connection = hurried.connect_for(key)?;
         connection.target.timeout = self.timeout;
-        connection.stream.set_timeout(self.timeout).map_err(self.broken())?;
+        connection.stream.timeout = self.timeout;
         Ok(connection)
     }
 
@@ -130,7 +129,9 @@ impl Target {
 
     fn unauthenticated(&self, error: Error) -> Error {
         match error {
-            Error::Refused { text, .. } => Error::Authentication { server: self.to_string(), text },
+            Error::Refused { refusal, .. } => {
+                Error::Authentication { server: self.to_string(), text: refusal.text }
+            }
             other => other,
         }
     }
@@ -160,6 +161,18 @@ impl Connection {
         }
     }
 
+    /// What the server says about itself; `None` without the right to INFO.
+    pub(crate) fn info(&mut self, sections: &[&str]) -> Result<Option<Info>, Error> {
+        match self.call(redis::cmd("INFO").arg(sections)) {
+            Ok(Value::BulkString(text)) => {
+                Ok(Some(Info(String::from_utf8_lossy(&text).into_owned())))
+            }
+            Ok(_) => Ok(Some(Info(String::new()))),
+            Err(error) if error.refusal().is_some_and(Refusal::is_forbidden) => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
     /// Sends commands in groups, and returns all replies in order; error replies among them.
     pub(crate) fn request_all(&mut self, commands: &[Cmd]) -> Result<Vec<Value>, Error> {
         /// The replies to so many commands fit into the buffers of a connection, so that neither
@@ -183,34 +196,31 @@ impl Connection {
         let mut redirections = 0;
         loop {
             let result = self.call(command);
-            let Err(Error::Refused { text, .. }) = &result else { return result };
-            let Some(target) = self.target.redirected(text) else { return result };
+            let Err(Error::Refused { refusal, .. }) = &result else { return result };
+            let Some(target) = self.target.redirected(refusal) else { return result };
             redirections += 1;
             if redirections > MAX_REDIRECTIONS {
                 return result;
             }
             *self = target.connect()?;
-            self.asking = text.starts_with("ASK ");
+            self.asking = refusal.kind == Kind::Asked;
         }
     }
 
     /// Does `work` about `key` on this connection. If its slot moves, or the node is busy, this
     /// connection leads to the node that has the key then, and `work` is told that it is done
-    /// again; for [`RETRY_FOR`] at most.
+    /// again; for `most`.
     pub(crate) fn follow<T>(
         &mut self,
         key: &[u8],
+        most: Duration,
         mut work: impl FnMut(&mut Self, bool) -> Result<T, Error>,
     ) -> Result<T, Error> {
-        let started = Instant::now();
-        let mut again = false;
+        let mut retry = Retry::within(most);
         loop {
-            match work(self, again) {
-                Err(error @ Error::Refused { .. })
-                    if error.passes() && started.elapsed() < RETRY_FOR =>
-                {
-                    again = true;
-                    thread::sleep(PAUSE);
+            match work(self, retry.failing().is_some()) {
+                Err(error @ Error::Refused { .. }) => {
+                    retry.pause_after(error)?;
                     *self = self.target.connect_for(key)?;
                 }
                 result => return result,
@@ -224,7 +234,7 @@ impl Connection {
         if ["NOAUTH", "WRONGPASS"].contains(&error.code()) {
             return Error::Authentication { server: self.target.to_string(), text };
         }
-        Error::Refused { command: command.to_owned(), text }
+        Error::refused(command.to_owned(), text)
     }
 
     /// Sends a command without waiting for the reply.
@@ -332,6 +342,27 @@ impl Connection {
         }
         data.truncate(length);
         Ok(Value::Array(vec![Value::Int(integer), Value::BulkString(data)]))
+    }
+}
+
+/// A reply to INFO.
+pub(crate) struct Info(pub(crate) String);
+
+impl Info {
+    /// The fields and their values.
+    pub(crate) fn fields(&self) -> impl Iterator<Item = (&str, &str)> {
+        self.0.lines().filter_map(|line| line.trim().split_once(':'))
+    }
+
+    /// The value of a field, if it is not empty.
+    pub(crate) fn field(&self, name: &str) -> Option<&str> {
+        let found = self.fields().find(|(field, _)| *field == name);
+        found.map(|(_, value)| value).filter(|value| !value.is_empty())
+    }
+
+    /// The number in a field.
+    pub(crate) fn number(&self, name: &str) -> Option<u64> {
+        self.field(name)?.parse().ok()
     }
 }
 

@@ -1,23 +1,29 @@
 //! The connection options, named as those of redis-cli, and the server that they lead to.
 
 use std::{
+    borrow::Cow,
     fmt, fs,
     path::{Path, PathBuf},
     sync::Arc,
     time::Duration,
 };
 
+use percent_encoding::percent_decode_str;
 use rustls::{
-    CertificateError, ClientConfig, RootCertStore,
+    ClientConfig, RootCertStore,
     client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier},
     crypto::CryptoProvider,
     pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime, pem::PemObject as _},
 };
 
-use crate::{error::Error, name};
+use crate::{
+    error::Error,
+    refusal::{Kind, Refusal},
+};
 
 /// Options of the connection, for all subcommands that talk to a server.
 #[derive(clap::Args, Clone, Debug)]
+#[group(skip)]
 #[command(next_help_heading = "Connection")]
 pub(crate) struct Options {
     /// Name or address of the server
@@ -154,7 +160,7 @@ impl Options {
         let config = builder.with_client_auth_cert(certificates(cert)?, private);
         config.map(Arc::new).map_err(|error| match error {
             // The library calls each certificate the peer's.
-            rustls::Error::InvalidCertificate(why) => wrong_certificate(cert, &why),
+            rustls::Error::InvalidCertificate(why) => in_file(cert, &why),
             error => tls_error(error),
         })
     }
@@ -188,7 +194,10 @@ impl Target {
             )
         };
         let url = url::Url::parse(uri).map_err(|error| wrong(&format!("is wrong: {error}")))?;
-        let decoded = |text: &str| percent_decoded(text).ok_or_else(|| wrong("has a wrong %"));
+        let decoded = |text: &str| {
+            let decoded = percent_decode_str(text).decode_utf8();
+            decoded.map(Cow::into_owned).map_err(|_| wrong("is no UTF-8 behind a %"))
+        };
         let encrypted = match url.scheme() {
             "redis" | "valkey" => false,
             "rediss" | "valkeys" => true,
@@ -228,12 +237,11 @@ impl Target {
 
     /// The node that an error of a cluster names, `MOVED 1234 host:port` or `ASK …`; `None` for
     /// other errors.
-    pub(crate) fn redirected(&self, text: &str) -> Option<Self> {
-        let mut words = text.split(' ');
-        if !matches!(words.next(), Some("MOVED" | "ASK")) {
+    pub(crate) fn redirected(&self, refusal: &Refusal) -> Option<Self> {
+        if !matches!(refusal.kind, Kind::Moved | Kind::Asked) {
             return None;
         }
-        let (host, port) = words.nth(1)?.rsplit_once(':')?;
+        let (host, port) = refusal.text.split(' ').nth(2)?.rsplit_once(':')?;
         let port = port.parse().ok()?;
         Some(self.at(host, port))
     }
@@ -258,23 +266,6 @@ impl Target {
     }
 }
 
-/// The text with each `%20` replaced by its byte; `None` if that is not UTF-8.
-fn percent_decoded(text: &str) -> Option<String> {
-    let mut bytes = Vec::with_capacity(text.len());
-    let mut rest = text.as_bytes();
-    while let Some((&first, after)) = rest.split_first() {
-        rest = after;
-        if first == b'%' {
-            let digits = str::from_utf8(rest.get(..2)?).ok()?;
-            bytes.push(u8::from_str_radix(digits, 16).ok()?);
-            rest = rest.get(2..)?;
-        } else {
-            bytes.push(first);
-        }
-    }
-    String::from_utf8(bytes).ok()
-}
-
 fn certificates(file: &Path) -> Result<Vec<CertificateDer<'static>>, Error> {
     let pem = fs::read(file).map_err(Error::file(file))?;
     let found: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(&pem).collect();
@@ -288,22 +279,8 @@ fn certificates(file: &Path) -> Result<Vec<CertificateDer<'static>>, Error> {
 fn in_file(file: &Path, error: &dyn fmt::Display) -> Error {
     Error::usage(
         format!("{}: {error}", file.display()),
-        "Name a file with a certificate or a key in PEM format.",
+        "Name a file with a certificate (X.509 version 3) or a key in PEM format.",
     )
-}
-
-/// The error for a certificate that cannot be this client's.
-fn wrong_certificate(file: &Path, why: &CertificateError) -> Error {
-    let shown = name::readable_path(file);
-    match why {
-        CertificateError::Other(why) if format!("{why:?}").contains("UnsupportedCertVersion") => {
-            Error::usage(
-                format!("{shown}: a certificate of X.509 version 1 or 2"),
-                "Issue it again in version 3: `openssl x509 -req` needs -extfile for that.",
-            )
-        }
-        why => in_file(file, why),
-    }
 }
 
 fn tls_error(error: rustls::Error) -> Error {

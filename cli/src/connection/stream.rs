@@ -5,49 +5,77 @@ use std::{
     net::{TcpStream, ToSocketAddrs as _},
     os::unix::net::UnixStream,
     sync::Arc,
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use rustls::{ClientConnection, StreamOwned, pki_types::ServerName};
 
 use super::options::{Address, Target, Tls};
+use crate::interrupt;
 
-pub(super) enum Stream {
+/// How long the system waits before the program looks for Ctrl-C.
+const MOMENT: Duration = Duration::from_millis(100);
+/// How long what is under way is waited for after Ctrl-C.
+const GRACE: Duration = Duration::from_secs(1);
+
+enum Kind {
     Tcp(TcpStream),
     Tls(Box<StreamOwned<ClientConnection, TcpStream>>),
     Unix(UnixStream),
 }
 
-impl Stream {
-    /// Sets how long a reply is waited for.
-    pub(super) fn set_timeout(&self, timeout: Duration) -> io::Result<()> {
-        let tcp = match self {
-            Self::Unix(stream) => {
-                stream.set_read_timeout(Some(timeout))?;
-                return stream.set_write_timeout(Some(timeout));
-            }
-            Self::Tcp(stream) => stream,
-            Self::Tls(session) => session.get_ref(),
-        };
-        tcp.set_read_timeout(Some(timeout))?;
-        tcp.set_write_timeout(Some(timeout))
-    }
+pub(super) struct Stream {
+    kind: Kind,
+    /// How long bytes are waited for.
+    pub(super) timeout: Duration,
+}
 
+impl Stream {
     /// Connects, and completes the TLS handshake.
     pub(super) fn open(target: &Target) -> io::Result<Self> {
-        match &target.address {
+        let kind = match &target.address {
             Address::Unix(path) => {
                 let stream = UnixStream::connect(path)?;
-                let stream = Self::Unix(stream);
-                stream.set_timeout(target.timeout)?;
-                Ok(stream)
+                stream.set_read_timeout(Some(MOMENT))?;
+                stream.set_write_timeout(Some(MOMENT))?;
+                Kind::Unix(stream)
             }
             Address::Tcp { host, port } => {
                 let stream = tcp(host, *port, target)?;
-                match &target.tls {
-                    None => Ok(Self::Tcp(stream)),
-                    Some(tls) => encrypted(stream, host, tls),
+                let socket = stream.try_clone()?;
+                let kind = match &target.tls {
+                    None => Kind::Tcp(stream),
+                    Some(tls) => encrypted(stream, host, tls)?,
+                };
+                socket.set_read_timeout(Some(MOMENT))?;
+                socket.set_write_timeout(Some(MOMENT))?;
+                kind
+            }
+        };
+        Ok(Self { kind, timeout: target.timeout })
+    }
+
+    /// Reads or writes, until it is done or late.
+    fn patiently(
+        &mut self,
+        mut transfer: impl FnMut(&mut Kind) -> io::Result<usize>,
+    ) -> io::Result<usize> {
+        let (started, mut asked) = (Instant::now(), None);
+        loop {
+            let error = match transfer(&mut self.kind) {
+                Err(error) => error,
+                done => return done,
+            };
+            match error.kind() {
+                io::ErrorKind::Interrupted => {}
+                io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => {
+                    asked = asked.or_else(|| interrupt::requested().then(Instant::now));
+                    let late = |since: Instant, most| since.elapsed() >= most;
+                    if late(started, self.timeout) || asked.is_some_and(|it| late(it, GRACE)) {
+                        return Err(error);
+                    }
                 }
+                _ => return Err(error),
             }
         }
     }
@@ -69,7 +97,7 @@ fn tcp(host: &str, port: u16, target: &Target) -> io::Result<TcpStream> {
     Err(last)
 }
 
-fn encrypted(mut stream: TcpStream, host: &str, tls: &Tls) -> io::Result<Stream> {
+fn encrypted(mut stream: TcpStream, host: &str, tls: &Tls) -> io::Result<Kind> {
     let name = tls.name.as_deref().unwrap_or(host).to_owned();
     let name = ServerName::try_from(name)
         .map_err(|error| io::Error::new(io::ErrorKind::InvalidInput, error))?;
@@ -78,40 +106,33 @@ fn encrypted(mut stream: TcpStream, host: &str, tls: &Tls) -> io::Result<Stream>
     while session.is_handshaking() {
         session.complete_io(&mut stream)?;
     }
-    Ok(Stream::Tls(Box::new(StreamOwned::new(session, stream))))
+    Ok(Kind::Tls(Box::new(StreamOwned::new(session, stream))))
 }
 
 impl Read for Stream {
-    /// A read with a timeout is not continued by the system after a signal such as Ctrl-C.
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        loop {
-            let read = match self {
-                Self::Tcp(stream) => stream.read(buffer),
-                Self::Tls(stream) => stream.read(buffer),
-                Self::Unix(stream) => stream.read(buffer),
-            };
-            match read {
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                read => return read,
-            }
-        }
+        self.patiently(|kind| match kind {
+            Kind::Tcp(stream) => stream.read(buffer),
+            Kind::Tls(stream) => stream.read(buffer),
+            Kind::Unix(stream) => stream.read(buffer),
+        })
     }
 }
 
 impl Write for Stream {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        match self {
-            Self::Tcp(stream) => stream.write(bytes),
-            Self::Tls(stream) => stream.write(bytes),
-            Self::Unix(stream) => stream.write(bytes),
-        }
+        self.patiently(|kind| match kind {
+            Kind::Tcp(stream) => stream.write(bytes),
+            Kind::Tls(stream) => stream.write(bytes),
+            Kind::Unix(stream) => stream.write(bytes),
+        })
     }
 
     fn flush(&mut self) -> io::Result<()> {
-        match self {
-            Self::Tcp(stream) => stream.flush(),
-            Self::Tls(stream) => stream.flush(),
-            Self::Unix(stream) => stream.flush(),
+        match &mut self.kind {
+            Kind::Tcp(stream) => stream.flush(),
+            Kind::Tls(stream) => stream.flush(),
+            Kind::Unix(stream) => stream.flush(),
         }
     }
 }

@@ -21,7 +21,6 @@ use std::{
         Arc,
         atomic::{AtomicBool, Ordering},
     },
-    thread,
     time::{Duration, Instant},
 };
 
@@ -30,21 +29,20 @@ use redis::{Cmd, Value};
 
 use crate::{
     connection::{Connection, Targets},
-    error::{Error, lacks_command},
-    interrupt::Interrupt,
-    name,
+    error::Error,
+    interrupt, name,
     output::Output,
+    refusal::{Kind, Passing, Refusal},
     replication::{Acknowledged, LastWrite, Replication},
+    reply::{number, only, text},
+    retry::{Over, Retry},
     window::{self, Forgets, Window},
 };
 
 use super::{
     ledger::{Ledger, Piece},
     proof::{Mark, Process, Seen, Verdict},
-    wire::{
-        Form, Outcome, Trouble, is_missing, is_unknown, not_shard, number, outcome, packed_outcome,
-        text_in, trouble, write_command,
-    },
+    wire::{Form, Outcome, Trouble, not_shard, outcome, packed_outcome, write_command},
 };
 
 /// Bytes of items under way. A server needs some milliseconds for them.
@@ -58,8 +56,6 @@ const BUFFER: usize = 512 << 10;
 const CONFIRM_EVERY: [Duration; 2] = [Duration::from_secs(1), Duration::from_secs(5)];
 /// The longest time of one WAIT.
 const WAIT: Duration = Duration::from_millis(500);
-/// Pauses between two attempts.
-const PAUSES: [Duration; 2] = [Duration::from_millis(50), Duration::from_millis(500)];
 /// A user who waits for replicas for longer than this is told why.
 const SILENCE: Duration = Duration::from_secs(1);
 /// Seconds for which the key that is written before WAITAOF stays.
@@ -90,7 +86,7 @@ pub(crate) enum Now {
 #[derive(Debug)]
 pub(crate) enum Stop {
     /// The server refused a command, and would again.
-    Refused(String),
+    Refused(Refusal),
     /// There was no answer, or only "try again", for as long as the user wants to wait.
     Unreachable(String),
     /// The connection to a COUNTING filter broke: so many items may or may not be in.
@@ -110,16 +106,15 @@ pub(crate) enum Stop {
 impl Stop {
     /// Whether it may mean that the key is no shard any more: a rebuild has replaced it.
     pub(crate) fn is_stale(&self) -> bool {
-        const STALE: [&str; 4] =
-            ["WRONGTYPE", "ERR item belongs to shard", "ERR not found", "ERR filter is not shard"];
-        matches!(self, Self::Refused(text) if STALE.iter().any(|start| text.starts_with(start)))
+        matches!(self, Self::Refused(refusal) if refusal.is_gone())
     }
 }
 
 impl From<Error> for Stop {
     fn from(error: Error) -> Self {
         match error {
-            Error::Refused { text, .. } => Self::Refused(text),
+            Error::Refused { refusal, .. } => Self::Refused(refusal),
+            Error::Interrupted { .. } => Self::Interrupted,
             error => Self::Failed(error),
         }
     }
@@ -165,7 +160,6 @@ pub(crate) struct Route {
     /// The servers of the cluster.
     pub(crate) targets: Targets,
     pub(crate) ledger: Arc<Ledger>,
-    pub(crate) interrupt: Interrupt,
     pub(crate) output: Output,
     /// Bytes of items that may wait for their confirmation.
     pub(crate) held: usize,
@@ -174,6 +168,23 @@ pub(crate) struct Route {
     /// Whether items of this load are in the filter already: those of an earlier run, or of an
     /// earlier thread.
     pub(crate) loaded: bool,
+}
+
+impl Route {
+    /// The route of a load that begins, to the filter `key`.
+    pub(crate) fn new(key: &[u8], targets: Targets, output: &Output) -> Self {
+        Self {
+            key: key.to_vec(),
+            place: None,
+            shard: None,
+            targets,
+            ledger: Arc::default(),
+            output: *output,
+            held: HELD,
+            give_back: Arc::default(),
+            loaded: false,
+        }
+    }
 }
 
 pub(crate) struct Delivery {
@@ -194,7 +205,7 @@ pub(crate) struct Delivery {
     trouble: Option<Trouble>,
     /// Whether the server took items.
     answered_any: bool,
-    failing: Option<Instant>,
+    retry: Retry,
     /// Whether the user may not see how many replicas there are.
     blind: bool,
     confirmed: Instant,
@@ -228,6 +239,7 @@ impl Delivery {
         connection: Connection,
     ) -> Result<(Self, bool), Stop> {
         let mut delivery = Self {
+            retry: Retry::within(settings.retry_for),
             settings,
             route,
             connection,
@@ -241,7 +253,6 @@ impl Delivery {
             held_bytes: 0,
             trouble: None,
             answered_any: false,
-            failing: None,
             blind: false,
             confirmed: Instant::now(),
             mark: None,
@@ -274,7 +285,7 @@ impl Delivery {
     fn find(&mut self) -> Result<bool, Stop> {
         self.counting = match self.ask_about("BF.INFO", &["SATURATED"]) {
             Ok(Value::Array(values)) => matches!(values[..], [Value::Int(_)]),
-            Err(Stop::Refused(text)) if text.starts_with("NOPERM") => {
+            Err(Stop::Refused(refusal)) if refusal.is_forbidden() => {
                 self.route.output.remark(
                     "without the right to BF.INFO the filter is treated as COUNTING: one command \
                      at a time, no --resume",
@@ -282,18 +293,14 @@ impl Delivery {
                 true
             }
             // Other modules have no such field, and no such filters.
-            Err(Stop::Refused(text))
-                if matches!(trouble(text.clone(), false), Trouble::Fatal(_)) =>
-            {
-                false
-            }
+            Err(Stop::Refused(refusal)) if !refusal.passes() => false,
             other => {
                 other?;
                 false
             }
         };
         let seen = match self.look() {
-            Err(Stop::Refused(text)) if is_missing(&text) => return Ok(false),
+            Err(Stop::Refused(refusal)) if refusal.kind == Kind::NotFound => return Ok(false),
             seen => seen?,
         };
         self.mark = Some(Mark::of(&seen));
@@ -317,7 +324,7 @@ impl Delivery {
         }
         let words: Vec<_> = words.iter().map(String::as_str).collect();
         self.patiently(|delivery| match delivery.ask_about("BF.RESERVE", &words) {
-            Err(Stop::Refused(text)) if text.starts_with("ERR item exists") => Ok(()),
+            Err(Stop::Refused(refusal)) if refusal.kind == Kind::Exists => Ok(()),
             reply => reply.map(|_| ()),
         })?;
         self.patiently(Self::find).map(|_| ())
@@ -329,12 +336,13 @@ impl Delivery {
         if self.settings.durable {
             self.patiently(|delivery| delivery.ask(&["WAITAOF", "1", "0", "1"])).map_err(
                 |stop| match stop {
-                    Stop::Refused(text) if is_unknown(&text) => Stop::Refused(
-                        "ERR --durable needs WAITAOF: Redis 7.2 or later, or Valkey".to_owned(),
-                    ),
-                    Stop::Refused(text) if text.contains("appendonly") => Stop::Refused(
-                        "ERR --durable needs an append-only file: CONFIG SET appendonly yes"
-                            .to_owned(),
+                    Stop::Refused(refusal) if refusal.kind == Kind::UnknownCommand => {
+                        Stop::Refused(
+                            "ERR --durable needs WAITAOF: Redis 7.2 or later, or Valkey".into(),
+                        )
+                    }
+                    Stop::Refused(refusal) if refusal.text.contains("appendonly") => Stop::Refused(
+                        "ERR --durable needs an append-only file: CONFIG SET appendonly yes".into(),
                     ),
                     other => other,
                 },
@@ -343,7 +351,7 @@ impl Delivery {
         match self
             .patiently(|delivery| delivery.ask_about("BF.BULKADD", &["NOCREATE", "LINES", ""]))
         {
-            Err(Stop::Refused(text)) if lacks_command(&text) => {
+            Err(Stop::Refused(refusal)) if refusal.lacks_command() => {
                 self.form = Form::Arguments;
                 Ok(())
             }
@@ -446,23 +454,23 @@ impl Delivery {
             };
             match acknowledged {
                 Ok(true) => break,
-                Ok(false) if self.route.interrupt.requested() => return Err(Stop::Interrupted),
+                Ok(false) if interrupt::requested() => return Err(Stop::Interrupted),
                 Ok(false) => {
                     const WHY: &str = "too few replicas acknowledged, or the AOF is not synced";
-                    if self.failing.is_some_and(|failing| failing.elapsed() >= SILENCE) {
+                    if self.retry.failing() >= Some(SILENCE) {
                         self.remark_failing(WHY);
                     }
                     self.pause(WHY)?;
                 }
                 Err(Stop::Failed(error @ Error::Connection { .. })) => self.reconnect(&error)?,
-                Err(Stop::Refused(text)) => {
-                    self.trouble = Some(trouble(text, true));
+                Err(Stop::Refused(refusal)) => {
+                    self.trouble = Some(Trouble::of(refusal, true));
                     self.act()?;
                 }
                 Err(other) => return Err(other),
             }
         }
-        self.failing = None;
+        self.retry.succeed();
         self.confirmed = Instant::now();
         self.retire();
         Ok(())
@@ -484,10 +492,10 @@ impl Delivery {
                 Ok(Ok(()))
             }
             // The next item that is new covers those before it.
-            Err(Error::Refused { text, .. })
-                if text.starts_with("NOPERM") || text.starts_with("OOM") =>
+            Err(Error::Refused { refusal, .. })
+                if refusal.is_forbidden() || refusal.kind == Kind::OutOfMemory =>
             {
-                Ok(Err(text))
+                Ok(Err(refusal.text))
             }
             Err(error) => Err(error.into()),
         }
@@ -600,7 +608,7 @@ impl Delivery {
             match self.receive() {
                 Ok(()) => {}
                 Err(Error::Connection { .. })
-                    if matches!(self.trouble, Some(Trouble::Fatal(_))) =>
+                    if matches!(self.trouble, Some(Trouble { passing: None, .. })) =>
                 {
                     return Ok(());
                 }
@@ -672,21 +680,24 @@ impl Delivery {
         }?;
         match outcome {
             Outcome::Added { new } => self.answered(number, new),
-            Outcome::Partly { count, new, text } => {
+            Outcome::Partly { count, new, refusal } => {
                 self.answered_any |= count > 0;
                 self.partly.get_or_insert((number, count, new));
-                if !matches!(self.trouble, Some(Trouble::Fatal(_))) {
-                    self.trouble = Some(Trouble::Fatal(text));
-                }
+                self.meet(Trouble { refusal, passing: None });
             }
-            Outcome::Error(text) => {
-                if !matches!(self.trouble, Some(Trouble::Fatal(_))) {
-                    self.trouble = Some(trouble(text, self.loaded()));
-                }
+            Outcome::Error(refusal) => {
+                self.meet(Trouble::of(refusal, self.loaded()));
                 self.unsend(number);
             }
         }
         Ok(())
+    }
+
+    /// Notes an error. One that stays is the first of its kind.
+    fn meet(&mut self, trouble: Trouble) {
+        if !matches!(self.trouble, Some(Trouble { passing: None, .. })) {
+            self.trouble = Some(trouble);
+        }
     }
 
     /// Whether items were answered here.
@@ -695,7 +706,7 @@ impl Delivery {
     }
 
     fn answered(&mut self, number: u64, new: u64) {
-        self.failing = None;
+        self.retry.succeed();
         self.answered_any = true;
         if let Some(entry) = self.entry_mut(number) {
             entry.state = State::Answered(new);
@@ -792,30 +803,30 @@ impl Delivery {
 
     /// Acts on an error reply when nothing is under way.
     fn act(&mut self) -> Result<(), Stop> {
-        match self.trouble.take() {
-            None => Ok(()),
-            Some(Trouble::Fatal(text)) if is_missing(&text) && self.loaded() => {
-                Err(self.vanished(Stop::Refused(text)))
+        let Some(Trouble { refusal, passing }) = self.trouble.take() else { return Ok(()) };
+        match passing {
+            None if refusal.kind == Kind::NotFound && self.loaded() => {
+                Err(self.vanished(Stop::Refused(refusal)))
             }
-            Some(Trouble::Fatal(text)) => {
+            None => {
                 // What was answered before can still be confirmed.
                 let covered = self.waits() && matches!(self.cover(), Ok(Ok(())));
                 if covered && matches!(self.acknowledged(), Ok(true)) {
                     self.retire();
                 }
-                Err(Stop::Refused(text))
+                Err(Stop::Refused(refusal))
             }
-            Some(Trouble::Again(text)) => self.pause(&text),
-            Some(Trouble::Reconnect(text)) => {
-                self.pause(&text)?;
-                self.reconnect(&Error::Refused { command: "load".to_owned(), text })
+            Some(Passing::Later) => self.pause(&refusal.text),
+            Some(Passing::Reconnect) => {
+                self.pause(&refusal.text)?;
+                self.reconnect(&Error::refused("load", refusal))
             }
-            Some(Trouble::Redirected(text)) => {
-                let Some(target) = self.connection.target().redirected(&text) else {
-                    return Err(Stop::Refused(text));
+            Some(Passing::Redirected) => {
+                let Some(target) = self.connection.target().redirected(&refusal) else {
+                    return Err(Stop::Refused(refusal));
                 };
-                self.pause(&text)?;
-                let asking = text.starts_with("ASK ");
+                self.pause(&refusal.text)?;
+                let asking = refusal.kind == Kind::Asked;
                 // A primary that gave its slot away gave all items with it. One that another server
                 // replaced did not.
                 let moved = asking || matches!(self.replication(), Ok(Some(it)) if !it.is_replica);
@@ -823,20 +834,16 @@ impl Delivery {
                     Ok(connection) => {
                         self.connection = connection;
                         self.connection.asking = asking;
-                        self.arrive(moved).and_then(|()| self.certain(&text))
+                        self.arrive(moved).and_then(|()| self.certain(&refusal.text))
                     }
                     Err(error) => Err(error.into()),
                 };
                 match arrived {
                     Err(Stop::Failed(error @ Error::Connection { .. })) => self.reconnect(&error),
-                    Err(Stop::Refused(text)) => match trouble(text, true) {
-                        Trouble::Fatal(text) => Err(self.vanished(Stop::Refused(text))),
-                        other => self.reconnect(&Error::Refused {
-                            command: "load".to_owned(),
-                            text: other.text(),
-                        }),
-                    },
-                    other => other,
+                    Err(Stop::Refused(refusal)) if refusal.passing(true).is_some() => {
+                        self.reconnect(&Error::refused("load", refusal))
+                    }
+                    arrived => arrived.map_err(|stop| self.vanished(stop)),
                 }
             }
         }
@@ -847,7 +854,7 @@ impl Delivery {
         let seen = self.look()?;
         // A primary that was demoted: another one takes its place, or it is promoted again.
         if seen.process.is_replica() && self.loaded() {
-            return Err(Stop::Refused("READONLY the server became a replica".to_owned()));
+            return Err(Stop::Refused("READONLY the server became a replica".into()));
         }
         self.compare(seen, moved)?;
         self.forget_writes();
@@ -860,15 +867,10 @@ impl Delivery {
 
     /// Waits before another try, unless the user has waited for long enough.
     fn pause(&mut self, why: &str) -> Result<(), Stop> {
-        if self.route.interrupt.requested() || self.gives_back() {
+        if self.gives_back() {
             return Err(Stop::Interrupted);
         }
-        let failing = *self.failing.get_or_insert_with(Instant::now);
-        if failing.elapsed() >= self.settings.retry_for {
-            return Err(Stop::Unreachable(why.to_owned()));
-        }
-        thread::sleep(if failing.elapsed() < PAUSES[1] { PAUSES[0] } else { PAUSES[1] });
-        Ok(())
+        self.retry.pause().map_err(|over| ended(over, why))
     }
 
     /// Does something while nothing is under way, again and again while the server says "later".
@@ -878,14 +880,12 @@ impl Delivery {
     ) -> Result<T, Stop> {
         loop {
             match work(self) {
-                Err(Stop::Refused(text))
-                    if matches!(trouble(text.clone(), false), Trouble::Again(_)) =>
-                {
-                    self.pause(&text)?;
+                Err(Stop::Refused(refusal)) if refusal.kind == Kind::Later => {
+                    self.pause(&refusal.text)?;
                 }
                 Err(Stop::Failed(error @ Error::Connection { .. })) => self.reconnect(&error)?,
                 result => {
-                    self.failing = None;
+                    self.retry.succeed();
                     return result;
                 }
             }
@@ -932,18 +932,16 @@ impl Delivery {
     fn connected_again(&mut self, why: &Error) -> Result<(), Stop> {
         let broken = why.to_string();
         let mut why = broken.clone();
-        if self.failing.is_none() {
+        if self.retry.failing().is_none() {
             self.remark_failing(&why);
         }
         loop {
             self.pause(&why)?;
             for (tried, place) in self.route.targets.places().enumerate() {
-                let failing = self.failing.map_or(Duration::ZERO, |failing| failing.elapsed());
-                if self.route.interrupt.requested() {
-                    return Err(Stop::Interrupted);
-                }
-                if tried > 0 && failing >= self.settings.retry_for {
-                    return Err(Stop::Unreachable(why));
+                if let Some(over) = self.retry.over()
+                    && (tried > 0 || over == Over::Interrupted)
+                {
+                    return Err(ended(over, &why));
                 }
                 match self.route.targets.connect_by(place, &self.route.key) {
                     Ok(connection) => self.connection = connection,
@@ -951,26 +949,19 @@ impl Delivery {
                         why = error.to_string();
                         continue;
                     }
-                    Err(Error::Refused { text, .. }) => match trouble(text, true) {
-                        Trouble::Fatal(text) => return Err(Stop::Refused(text)),
-                        other => {
-                            why = other.text();
-                            continue;
-                        }
-                    },
+                    Err(Error::Refused { refusal, .. }) if refusal.passing(true).is_some() => {
+                        why = refusal.text;
+                        continue;
+                    }
                     Err(error) => return Err(error.into()),
                 }
                 match self.arrive(false) {
                     Ok(()) => return self.certain(&broken),
-                    Err(Stop::Refused(text)) if is_missing(&text) => {
-                        return Err(self.vanished(Stop::Refused(text)));
+                    Err(Stop::Refused(refusal)) if refusal.passing(true).is_some() => {
+                        why = refusal.text;
                     }
-                    Err(Stop::Refused(text)) => match trouble(text, true) {
-                        Trouble::Fatal(text) => return Err(Stop::Refused(text)),
-                        other => why = other.text(),
-                    },
                     Err(Stop::Failed(error @ Error::Connection { .. })) => why = error.to_string(),
-                    Err(other) => return Err(other),
+                    Err(stop) => return Err(self.vanished(stop)),
                 }
             }
         }
@@ -1006,19 +997,16 @@ impl Delivery {
 
     fn look(&mut self) -> Result<Seen, Stop> {
         let items = match self.ask_about("BF.INFO", &["ITEMS"]) {
-            Err(Stop::Refused(text)) if text.starts_with("NOPERM") => None,
-            reply => number(reply?),
+            Err(Stop::Refused(refusal)) if refusal.is_forbidden() => None,
+            reply => number(only(&reply?)),
         };
         let forgets = Window::of(&mut self.connection, &self.route.key)?.is_some();
         let identity = match self.ask_about("BF.INFO", &["IDENTITY"]) {
             // Other modules have no such field.
-            Err(Stop::Refused(text))
-                if !is_missing(&text)
-                    && matches!(trouble(text.clone(), false), Trouble::Fatal(_)) =>
-            {
+            Err(Stop::Refused(refusal)) if refusal.kind != Kind::NotFound && !refusal.passes() => {
                 None
             }
-            reply => text_in(reply?),
+            reply => text(only(&reply?)).map(str::to_owned),
         };
         self.see_shard()?;
         // What is forgotten or deleted makes the number of items smaller.
@@ -1031,9 +1019,9 @@ impl Delivery {
     fn see_shard(&mut self) -> Result<(), Stop> {
         let Some(shard) = self.route.shard else { return Ok(()) };
         match self.ask_about("BF.INFO", &["SHARD"]) {
-            Err(Stop::Refused(text)) if text.starts_with("NOPERM") => Ok(()),
+            Err(Stop::Refused(refusal)) if refusal.is_forbidden() => Ok(()),
             reply => match not_shard(&reply?, shard) {
-                Some(text) => Err(Stop::Refused(text)),
+                Some(text) => Err(Stop::Refused(text.into())),
                 None => Ok(()),
             },
         }
@@ -1043,7 +1031,9 @@ impl Delivery {
     /// descriptor says that.
     fn vanished(&self, stop: Stop) -> Stop {
         match stop {
-            Stop::Refused(text) if is_missing(&text) && self.route.shard.is_none() => {
+            Stop::Refused(refusal)
+                if refusal.kind == Kind::NotFound && self.route.shard.is_none() =>
+            {
                 Stop::Lost(GONE.to_owned())
             }
             other => other,
@@ -1052,18 +1042,11 @@ impl Delivery {
 
     /// The process that the connection leads to.
     fn process(&mut self) -> Result<Process, Stop> {
-        let info = match self.ask(&["INFO", "server", "replication"]) {
-            Err(Stop::Refused(text))
-                if matches!(trouble(text.clone(), false), Trouble::Fatal(_)) =>
-            {
-                None
-            }
-            reply => match reply? {
-                Value::BulkString(text) => Some(String::from_utf8_lossy(&text).into_owned()),
-                _ => None,
-            },
+        let info = match self.connection.info(&["server", "replication"]) {
+            Err(Error::Refused { refusal, .. }) if !refusal.passes() => None,
+            info => info?,
         };
-        Ok(Process::of(info.as_deref(), self.connection.number()))
+        Ok(Process::of(info.as_ref(), self.connection.number()))
     }
 
     /// One command on the connection; nothing is under way.
@@ -1075,6 +1058,14 @@ impl Delivery {
     fn ask_about(&mut self, name: &str, words: &[&str]) -> Result<Value, Stop> {
         let command = &mut redis::cmd(name);
         Ok(self.connection.call_for_key(command.arg(&self.route.key).arg(words))?)
+    }
+}
+
+/// Why a load ended early that is not tried again.
+fn ended(over: Over, why: &str) -> Stop {
+    match over {
+        Over::Late => Stop::Unreachable(why.to_owned()),
+        Over::Interrupted => Stop::Interrupted,
     }
 }
 

@@ -27,15 +27,16 @@ use std::{
     time::{Duration, Instant},
 };
 
-use bloom::sharding::{Descriptor, Generation, Shard};
+use crate::sharding::{Descriptor, Generation, Shard};
 
-use super::{
-    Delivery, Failure, HELD, Mark, Now, Piece, Route, Seen, Settings, Stop, Totals, Verdict,
-};
+use super::delivery::HELD;
+use super::{Delivery, Failure, Mark, Now, Piece, Route, Seen, Settings, Stop, Totals, Verdict};
 use crate::{
     amount,
     error::Error,
+    interrupt,
     items::Batch,
+    retry::retry,
     sharded::{self, Filter},
 };
 
@@ -253,7 +254,7 @@ impl Fleet {
             let (shards, generation) = (plan.keys.len(), plan.generation);
             let mut start = |(shard, key): (usize, Option<Vec<u8>>)| {
                 let place = (number == 0).then_some(shard);
-                let (key, own) = (key?, numbered(shard, shards));
+                let (key, own) = (key?, sharded::shard_at(shard, shards));
                 let route = Route { key, place, shard: own, held, ..self.route.clone() };
                 let key = route.key.clone();
                 let (settings, failed) = (self.settings.clone(), Arc::clone(&self.failed));
@@ -325,9 +326,8 @@ impl Fleet {
 
     /// For the progress: servers that have shards, and items that were sent again.
     pub(crate) fn note(&self) -> String {
-        let plural = if self.servers == 1 { "" } else { "s" };
         let resent = amount::readable_items(self.route.ledger.resent());
-        format!("{} node{plural}  retried {resent}", self.servers)
+        format!("{}  retried {resent}", amount::counted(self.servers as u64, "node"))
     }
 
     /// The bytes of a batch, if one command is to have so many.
@@ -379,7 +379,7 @@ impl Fleet {
 
     /// Whether a thread ended early, or the user wants the end.
     fn stopped(&self) -> bool {
-        self.failed.load(Ordering::Relaxed) || self.route.interrupt.requested()
+        self.failed.load(Ordering::Relaxed) || interrupt::requested()
     }
 
     /// Confirms all that was offered, and ends the threads.
@@ -395,7 +395,7 @@ impl Fleet {
             if self.join_and_follow()? {
                 continue;
             }
-            if !self.route.interrupt.requested() && !self.look_again()? {
+            if !interrupt::requested() && !self.look_again()? {
                 let why = "a shard did not answer at the end".to_owned();
                 return Err(Stop::Unreachable(why).into());
             }
@@ -580,35 +580,29 @@ impl Fleet {
 
     /// Reads the descriptor, from any node that knows it.
     fn descriptor(&mut self) -> Result<Descriptor, Failure> {
-        let started = Instant::now();
-        loop {
+        let Route { key, targets, .. } = &self.route;
+        let found = patient(self.settings.retry_for, || {
             let mut why = Error::usage("no server", "");
-            for place in self.route.targets.places() {
-                let found = self
-                    .route
-                    .targets
-                    .connect_by(place, &self.route.key)
-                    .and_then(|mut server| sharded::find(&mut server, &self.route.key));
-                match found {
-                    Ok(Filter::Sharded(descriptor)) => {
-                        sharded::filled(&self.route.key, &descriptor)?;
-                        self.read = Instant::now();
-                        return Ok(descriptor);
-                    }
-                    Ok(Filter::Key) => {
-                        return Err(Stop::Lost("its descriptor is gone".to_owned()).into());
-                    }
+            for place in targets.places() {
+                let server = targets.connect_by(place, key);
+                match server.and_then(|mut server| sharded::find(&mut server, key)) {
                     Err(error) if error.passes() => why = error,
-                    Err(error) => return Err(error.into()),
+                    found => return found,
                 }
             }
-            if self.route.interrupt.requested() {
-                return Err(Stop::Interrupted.into());
+            Err(why)
+        });
+        match found {
+            Ok(Filter::Sharded(descriptor)) => {
+                sharded::filled(key, &descriptor)?;
+                self.read = Instant::now();
+                Ok(descriptor)
             }
-            if started.elapsed() >= self.settings.retry_for {
-                return Err(Stop::Unreachable(format!("its descriptor: {why}")).into());
+            Ok(Filter::Key) => Err(Stop::Lost("its descriptor is gone".to_owned()).into()),
+            Err(Stop::Unreachable(why)) => {
+                Err(Stop::Unreachable(format!("its descriptor: {why}")).into())
             }
-            thread::sleep(MOMENT);
+            Err(stop) => Err(stop.into()),
         }
     }
 }
@@ -647,11 +641,6 @@ fn split(batch: &Batch, lane: &Lane, most: usize) -> Vec<(usize, Batch)> {
         })
         .flat_map(|(shard, batch)| batch.cut(most).into_iter().map(move |part| (shard, part)))
         .collect()
-}
-
-/// The shard of this number.
-fn numbered(shard: usize, shards: usize) -> Option<Shard> {
-    Shard::new(shard.try_into().ok()?, shards.try_into().ok()?)
 }
 
 /// Tells the reader of a thread that panics: it would wait for ever.
@@ -706,26 +695,21 @@ fn work(
     Ended { result, totals, mark, pieces: delivery.into_pieces().collect(), later: pieces }
 }
 
+/// Does something until it succeeds, or for so long.
+fn patient<T>(most: Duration, mut work: impl FnMut() -> Result<T, Error>) -> Result<T, Stop> {
+    retry(most, |_| work()).map_err(|error| match error.passes() {
+        true => Stop::Unreachable(error.to_string()),
+        false => error.into(),
+    })
+}
+
 /// Connects to the node of the shard. Waits for a node that fails at the moment.
 fn opened(settings: Settings, route: Route) -> Result<Delivery, Stop> {
-    let started = Instant::now();
-    let connection = loop {
-        let why = match route.targets.connect_for(&route.key, Error::passes) {
-            Ok(connection) => break connection,
-            Err(error) if error.passes() => error.to_string(),
-            Err(error) => return Err(error.into()),
-        };
-        if route.interrupt.requested() {
-            return Err(Stop::Interrupted);
-        }
-        if started.elapsed() >= settings.retry_for {
-            return Err(Stop::Unreachable(why));
-        }
-        thread::sleep(MOMENT);
-    };
+    let connect = || route.targets.connect_for(&route.key, Error::passes);
+    let connection = patient(settings.retry_for, connect)?;
     let (mut delivery, found) = Delivery::open(settings, route, connection)?;
     if !found {
-        return Err(Stop::Refused("ERR not found".to_owned()));
+        return Err(Stop::Refused("ERR not found".into()));
     }
     if delivery.counting() {
         return Err(Stop::Failed(Error::usage(

@@ -13,12 +13,11 @@ use std::{
     time::{Duration, Instant},
 };
 
-use crate::{
-    items::Batch,
+use super::{
     journal::{Journal, Position},
+    proof::Mark,
 };
-
-use super::proof::Mark;
+use crate::items::Batch;
 
 /// Time between two remarks about one server.
 const SILENCE: Duration = Duration::from_secs(30);

@@ -11,28 +11,30 @@
 
 mod delivery;
 mod fleet;
+pub(crate) mod journal;
 mod ledger;
 mod proof;
+mod sink;
 mod wire;
 
-use std::{fmt, path::PathBuf, sync::Arc, time::Duration};
+use std::{fmt, path::PathBuf, time::Duration};
 
-pub(crate) use delivery::{Delivery, HELD, Now, Route, Settings, Stop, Totals};
+pub(crate) use delivery::{Delivery, Now, Route, Settings, Stop, Totals};
 pub(crate) use fleet::{Fleet, Goal, batch_bytes};
 pub(crate) use ledger::{Ledger, Piece};
-#[cfg(test)]
-pub(crate) use proof::Process;
 pub(crate) use proof::{Mark, Seen, Verdict};
-pub(crate) use wire::{not_shard, number, text_in};
+pub(crate) use sink::Sink;
+pub(crate) use wire::not_shard;
 
 use crate::{
     amount,
     connection::{Target, Targets},
-    error::{Error, refusal_hint},
-    interrupt::Interrupt,
+    error::Error,
+    interrupt,
     items::{self, Batches, Source},
     output::Output,
     progress::{Progress, Unit},
+    refusal::Kind,
 };
 
 /// What is said where nothing proves that the items are in.
@@ -63,12 +65,14 @@ impl Failure {
     /// tells it from one that a rebuild replaced.
     fn lost(self) -> Self {
         let stop = match self.stop {
-            Stop::Refused(text) if text.starts_with("ERR not found") => {
+            Stop::Refused(refusal) if refusal.kind == Kind::NotFound => {
                 Stop::Lost(delivery::GONE.to_owned())
             }
-            Stop::Refused(text) if text.starts_with("ERR filter is not shard") => Stop::Lost(
-                format!("{text}: somebody made the key anew, without the items of the shard"),
-            ),
+            Stop::Refused(refusal) if refusal.text.starts_with("ERR filter is not shard") => {
+                Stop::Lost(format!(
+                    "{refusal}: somebody made the key anew, without the items of the shard"
+                ))
+            }
             other => other,
         };
         Self { stop, ..self }
@@ -86,59 +90,48 @@ impl Failure {
         let go_on = || on.replacen("Then go", "Go", 1);
         match (this.stop, this.shard) {
             (Stop::Failed(error), _) => error,
-            (Stop::Lost(text), Some((shard, _))) => Error::Incomplete {
-                what: format!("{task}: {text}"),
-                hint: format!(
+            (Stop::Lost(text), Some((shard, _))) => Error::incomplete(
+                format!("{task}: {text}"),
+                format!(
                     "Load its items from their source by `repair {name} --shard {shard} --from \
                      FILE`, then this from the beginning."
                 ),
-            },
-            (Stop::Refused(text), _) if items.count == 0 => Error::Refused { command: task, text },
-            (Stop::Refused(text), None) if text.starts_with("WRONGTYPE") => Error::Incomplete {
-                what: format!(
-                    "{task}: somebody put another key in the place of the filter: {text}"
-                ),
-                hint: "None of the items is in that key. Restore or create the filter, then load \
-                       everything from the beginning."
-                    .to_owned(),
-            },
+            ),
+            (Stop::Refused(refusal), _) if items.count == 0 => Error::refused(task, refusal),
+            (Stop::Refused(refusal), None) if refusal.kind == Kind::WrongType => Error::incomplete(
+                format!("{task}: somebody put another key in the place of the filter: {refusal}"),
+                "None of the items is in that key. Restore or create the filter, then load \
+                 everything from the beginning.",
+            ),
             // Another filter has nothing of what this one took.
-            (Stop::Refused(text), _) if text.starts_with("ERR non scaling filter is full") => {
-                Error::RefusedPartly {
-                    what: what(&text),
-                    hint: "Create a larger filter, or one that grows, and load everything into it \
-                           from the beginning, without --resume and --skip."
-                        .to_owned(),
-                }
+            (Stop::Refused(refusal), _) if refusal.kind == Kind::Full => Error::refused_partly(
+                what(&refusal.text),
+                "Create a larger filter, or one that grows, and load everything into it \
+                 from the beginning, without --resume and --skip.",
+            ),
+            (Stop::Refused(refusal), _) => {
+                Error::refused_partly(what(&refusal.text), format!("{} {on}", refusal.hint()))
             }
-            (Stop::Refused(text), _) => Error::RefusedPartly {
-                what: what(&text),
-                hint: format!("{} {on}", refusal_hint(&text)),
-            },
             // Whether the server has what it acknowledged is seen when it answers again.
-            (Stop::Unreachable(text), _) => Error::Incomplete {
-                what: what(&text),
-                hint: format!("See that the server runs, and its log. {on}"),
-            },
-            (Stop::Restarted, _) => Error::Incomplete {
-                what: what(RESTARTED),
-                hint: format!(
-                    "{} --acks proves that a replica that takes over has the items.",
-                    go_on()
-                ),
-            },
-            (Stop::Uncertain(text, count), _) => Error::Incomplete {
-                what: format!("{}, the {count} after them perhaps", what(&text)),
-                hint: format!(
+            (Stop::Unreachable(text), _) => Error::incomplete(
+                what(&text),
+                format!("See that the server runs, and its log. {on}"),
+            ),
+            (Stop::Restarted, _) => Error::incomplete(
+                what(RESTARTED),
+                format!("{} --acks proves that a replica that takes over has the items.", go_on()),
+            ),
+            (Stop::Uncertain(text, count), _) => Error::incomplete(
+                format!("{}, the {count} after them perhaps", what(&text)),
+                format!(
                     "A COUNTING filter counts what is added twice, so nothing was sent again. {on}"
                 ),
-            },
-            (Stop::Unproved(text), _) => Error::Incomplete { what: what(&text), hint: go_on() },
-            (Stop::Lost(text), None) => Error::Incomplete {
-                what: format!("{task}: {text}"),
-                hint: "Load again from the beginning; --durable or --acks wait for safe storage."
-                    .to_owned(),
-            },
+            ),
+            (Stop::Unproved(text), _) => Error::incomplete(what(&text), go_on()),
+            (Stop::Lost(text), None) => Error::incomplete(
+                format!("{task}: {text}"),
+                "Load again from the beginning; --durable or --acks wait for safe storage.",
+            ),
             (Stop::Interrupted, _) => Error::Interrupted { hint: go_on() },
         }
     }
@@ -165,6 +158,7 @@ impl fmt::Display for Items {
 
 /// Options of subcommands that load files into new shards.
 #[derive(clap::Args, Debug)]
+#[group(skip)]
 pub(crate) struct Options {
     /// Counts an item as loaded when the server's append-only file is synced (WAITAOF)
     #[arg(long)]
@@ -206,7 +200,6 @@ pub(crate) fn load_files(
     files: &Files<'_>,
     settings: Settings,
     target: Target,
-    interrupt: &Interrupt,
     output: &Output,
 ) -> Result<Totals, Error> {
     let confirmed = settings.durable || settings.acks != Some(0);
@@ -214,25 +207,11 @@ pub(crate) fn load_files(
         let items = Items { count: totals.items, confirmed, unknown: totals.unknown };
         failure.explained(task, &items, "Then do it again: to add an item twice is harmless.")
     };
-    let targets = match target.connect() {
-        Ok(mut server) => Targets::of(target, &mut server)?,
-        Err(error) => return Err(error),
-    };
-    let route = Route {
-        key: Vec::new(),
-        place: None,
-        shard: None,
-        targets,
-        ledger: Arc::default(),
-        interrupt: interrupt.clone(),
-        output: *output,
-        held: HELD,
-        give_back: Arc::default(),
-        loaded: false,
-    };
+    let mut server = target.connect()?;
+    let route = Route::new(&[], Targets::of(target, &mut server)?, output);
     let started = Fleet::start(goal, settings, route);
     let mut fleet = started.map_err(|failure| explained(failure, Totals::default()))?;
-    let read = read_all(&mut fleet, files, interrupt, output);
+    let read = read_all(&mut fleet, files, output);
     let ended = fleet.finish();
     // A thread that ended early is why the reader stopped.
     let ended = ended.and(read).map_err(|failure| fleet.concluded(failure));
@@ -240,12 +219,7 @@ pub(crate) fn load_files(
     ended.map(|()| totals).map_err(|failure| explained(failure, totals))
 }
 
-fn read_all(
-    fleet: &mut Fleet,
-    files: &Files<'_>,
-    interrupt: &Interrupt,
-    output: &Output,
-) -> Result<(), Failure> {
+fn read_all(fleet: &mut Fleet, files: &Files<'_>, output: &Output) -> Result<(), Failure> {
     for (number, path) in files.paths.iter().enumerate() {
         let source = Source::named(path);
         let (input, length) = source.open()?;
@@ -254,7 +228,7 @@ fn read_all(
         let mut batches = Batches::new(input, files.items).of_size(size);
         let mut items = 0;
         while let Some(batch) = batches.next_batch().map_err(Error::file(source.name()))? {
-            if interrupt.requested() {
+            if interrupt::requested() {
                 return Err(Stop::Interrupted.into());
             }
             items += batch.count;

@@ -20,6 +20,8 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::connection::Info;
+
 /// What a server says about itself and the filter.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Seen {
@@ -77,12 +79,8 @@ pub(crate) enum Verdict {
 impl Process {
     /// The process at the other end of a connection. `info` is what it says to
     /// `INFO server replication`; `None` if it does not.
-    pub(crate) fn of(info: Option<&str>, connection: u64) -> Self {
-        let field = |name: &str| {
-            let mut lines = info.unwrap_or("").lines().filter_map(|line| line.split_once(':'));
-            let value = lines.find(|(field, _)| *field == name).map(|(_, value)| value.trim());
-            value.filter(|value| !value.is_empty()).map(str::to_owned)
-        };
+    pub(crate) fn of(info: Option<&Info>, connection: u64) -> Self {
+        let field = |name: &str| info?.field(name).map(str::to_owned);
         // Without one it is forty zeros.
         let before = field("master_replid2").filter(|id| id.bytes().any(|digit| digit != b'0'));
         Self {
@@ -188,7 +186,7 @@ mod tests {
     use super::*;
 
     fn process(info: &str) -> Process {
-        Process::of(Some(info), 1)
+        Process::of(Some(&Info(info.to_owned())), 1)
     }
 
     fn seen(info: &str) -> Seen {

@@ -5,8 +5,9 @@ use redis::Value;
 
 use crate::{
     connection::text_of,
-    error::{Error, Passing},
+    error::Error,
     items::Batch,
+    refusal::{Passing, Refusal},
 };
 
 /// How items are sent.
@@ -27,62 +28,24 @@ pub(super) enum Outcome {
     Partly {
         count: u64,
         new: u64,
-        text: String,
+        refusal: Refusal,
     },
-    Error(String),
+    Error(Refusal),
 }
 
-/// What to do about an error reply.
+/// An error reply to a batch.
 #[derive(Debug)]
-pub(super) enum Trouble {
-    /// Another try may succeed.
-    Again(String),
-    /// Another try may succeed with a new connection.
-    Reconnect(String),
-    /// Another node has the key.
-    Redirected(String),
-    Fatal(String),
+pub(super) struct Trouble {
+    pub(super) refusal: Refusal,
+    /// `None` if it stays.
+    pub(super) passing: Option<Passing>,
 }
 
 impl Trouble {
-    pub(super) fn text(self) -> String {
-        match self {
-            Self::Again(text)
-            | Self::Reconnect(text)
-            | Self::Redirected(text)
-            | Self::Fatal(text) => text,
-        }
+    /// `loaded`: the server took items before.
+    pub(super) fn of(refusal: Refusal, loaded: bool) -> Self {
+        Self { passing: refusal.passing(loaded), refusal }
     }
-}
-
-/// The number in a reply to `BF.INFO key word`, if it is one.
-pub(crate) fn number(reply: Value) -> Option<u64> {
-    let value = match reply {
-        Value::Array(values) => <[Value; 1]>::try_from(values).ok().map(|[value]| value)?,
-        // valkey-bloom answers without an array.
-        value => value,
-    };
-    match value {
-        Value::Int(number) => u64::try_from(number).ok(),
-        _ => None,
-    }
-}
-
-/// The text in a reply to `BF.INFO key word`, if it is one.
-pub(crate) fn text_in(reply: Value) -> Option<String> {
-    match reply {
-        Value::Array(values) => values.into_iter().next().and_then(text_in),
-        Value::BulkString(text) => String::from_utf8(text).ok(),
-        _ => None,
-    }
-}
-
-pub(super) fn is_missing(text: &str) -> bool {
-    text.starts_with("ERR not found")
-}
-
-pub(super) fn is_unknown(text: &str) -> bool {
-    text.starts_with("ERR unknown command")
 }
 
 /// The error of the server, if a reply to `BF.INFO key SHARD` names another shard, or none.
@@ -94,17 +57,6 @@ pub(crate) fn not_shard(reply: &Value, shard: Shard) -> Option<String> {
     ));
     let text = || format!("ERR filter is not shard {} of {}", shard.index(), shard.count());
     (!is_own).then(text)
-}
-
-/// `loaded`: the server took items before, so a change of its role may be temporary.
-pub(super) fn trouble(text: String, loaded: bool) -> Trouble {
-    match Passing::of(&text) {
-        Some(Passing::Later) => Trouble::Again(text),
-        Some(Passing::Reconnect) => Trouble::Reconnect(text),
-        Some(Passing::Redirected) => Trouble::Redirected(text),
-        None if loaded && text.starts_with("READONLY ") => Trouble::Reconnect(text),
-        None => Trouble::Fatal(text),
-    }
 }
 
 /// Appends the command for a batch.
@@ -143,7 +95,7 @@ fn unexpected(command: &str, reply: &Value) -> Error {
 /// What BF.BULKADD answered: a number of items, a bit for each, and perhaps an error.
 pub(super) fn packed_outcome(reply: Value, count: u64) -> Result<Outcome, Error> {
     if let Value::ServerError(error) = &reply {
-        return Ok(Outcome::Error(text_of(error)));
+        return Ok(Outcome::Error(text_of(error).into()));
     }
     let parts = match &reply {
         Value::Array(parts) => &parts[..],
@@ -161,7 +113,7 @@ pub(super) fn packed_outcome(reply: Value, count: u64) -> Result<Outcome, Error>
     match error {
         None if answered == count && new <= count => Ok(Outcome::Added { new }),
         Some(text) if answered <= count && new <= count => {
-            Ok(Outcome::Partly { count: answered, new, text })
+            Ok(Outcome::Partly { count: answered, new, refusal: text.into() })
         }
         _ => Err(unexpected("BF.BULKADD", &reply)),
     }
@@ -170,7 +122,7 @@ pub(super) fn packed_outcome(reply: Value, count: u64) -> Result<Outcome, Error>
 /// What BF.INSERT answered: a number for each item, perhaps with an error in the place of one.
 pub(super) fn outcome(reply: Value, count: u64) -> Result<Outcome, Error> {
     let answers = match &reply {
-        Value::ServerError(error) => return Ok(Outcome::Error(text_of(error))),
+        Value::ServerError(error) => return Ok(Outcome::Error(text_of(error).into())),
         Value::Array(answers) => answers,
         _ => return Err(unexpected("BF.INSERT", &reply)),
     };
@@ -180,7 +132,8 @@ pub(super) fn outcome(reply: Value, count: u64) -> Result<Outcome, Error> {
             Value::Int(0) | Value::Boolean(false) => {}
             Value::Int(1) | Value::Boolean(true) => new += 1,
             Value::ServerError(error) => {
-                return Ok(Outcome::Partly { count: answered, new, text: text_of(error) });
+                let refusal = text_of(error).into();
+                return Ok(Outcome::Partly { count: answered, new, refusal });
             }
             _ => return Err(unexpected("BF.INSERT", &reply)),
         }
@@ -196,13 +149,6 @@ pub(super) fn outcome(reply: Value, count: u64) -> Result<Outcome, Error> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_primary_that_became_a_replica_is_left() {
-        let text = "READONLY You can't write against a read only replica.".to_owned();
-        assert!(matches!(trouble(text.clone(), true), Trouble::Reconnect(_)));
-        assert!(matches!(trouble(text, false), Trouble::Fatal(_)));
-    }
 
     #[test]
     fn a_shard_is_told_from_other_filters() {

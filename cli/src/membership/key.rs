@@ -3,7 +3,7 @@
 
 use std::collections::VecDeque;
 
-use super::{Answers, Question, shards::Shard};
+use super::{Answers, Input, Question, shards::Shard};
 use crate::{
     connection::{Connection, Target, Targets},
     error::Error,
@@ -46,13 +46,20 @@ impl Key {
     ) -> Result<(), Error> {
         let mut under_way = VecDeque::new();
         loop {
-            while under_way.len() < UNDER_WAY
-                && let Some(batch) = batches()?
-            {
+            let mut ended = true;
+            while under_way.len() < UNDER_WAY {
+                let input = Input::of(batches())?;
+                ended = !matches!(input, Input::Idle);
+                let Input::Batch(batch) = input else { break };
                 let connection = self.shard.send(&batch);
                 under_way.push_back((batch, connection));
             }
-            let Some((batch, connection)) = under_way.pop_front() else { return Ok(()) };
+            let Some((batch, connection)) = under_way.pop_front() else {
+                if ended {
+                    return Ok(());
+                }
+                continue;
+            };
             // A filter in one key is never lost: that it is gone is an error.
             let bits = self.shard.receive(&self.targets, &batch, connection)?.unwrap_or_default();
             answered(&batch, &Answers::of(bits, Vec::new(), batch.count))?;

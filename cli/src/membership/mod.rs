@@ -12,23 +12,26 @@
 mod key;
 mod shards;
 
-use bloom::sharding::{Descriptor, Generation, Shard};
+use std::io;
+
+use crate::sharding::{Descriptor, Generation, Shard};
 use redis::{Cmd, ServerError, Value};
 
 use crate::{
     amount,
     connection::{Connection, Target, text_of},
-    error::{Error, lacks_command},
+    error::Error,
     filter_info::{Detail, Reader},
     items::Batch,
-    loading::{not_shard, text_in},
+    loading::not_shard,
     name,
+    refusal::Refusal,
+    reply::{only, text},
     sharded::{self, Filter},
     window::Window,
 };
 use key::Key;
 use shards::Shards;
-pub(crate) use shards::is_gone;
 
 /// Items in one `BF.MEXISTS`: enough to be fast, few enough not to delay other clients.
 const ITEMS: usize = 1000;
@@ -159,7 +162,9 @@ impl Membership {
                 Self::Shards(shards) => shards.patiently(place, call),
             };
             match reply {
-                Ok(reply) => identities.extend(text_in(reply).map(|identity| (key, identity))),
+                Ok(reply) => {
+                    identities.extend(text(only(&reply)).map(|text| (key, text.to_owned())));
+                }
                 // The shard is lost, or the server does not say it.
                 Err(Error::Refused { .. }) => {}
                 Err(error) => return Err(error),
@@ -208,8 +213,8 @@ impl Membership {
             some => format!("shards {} of {shards} are lost", some.join(", ")),
         };
         let first = numbers.first().map_or("N", String::as_str);
-        Error::Incomplete {
-            what: match items {
+        Error::incomplete(
+            match items {
                 0 => format!("{task}: {what}"),
                 1 => format!("{task}: {what}: nothing is known about 1 item"),
                 _ => {
@@ -217,11 +222,11 @@ impl Membership {
                     format!("{task}: {what}: nothing is known about {items} items")
                 }
             },
-            hint: format!(
+            format!(
                 "Load its items from their source by `repair {} --shard {first} --from FILE`.",
                 name::typed(name)
             ),
-        }
+        )
     }
 
     /// The bytes of a batch, if one command is to have so many.
@@ -232,7 +237,8 @@ impl Membership {
         }
     }
 
-    /// Asks for all batches, and gives `answered` each of them with its answers, in order.
+    /// Asks for all batches, and gives `answered` each of them with its answers, in order. An input
+    /// that has nothing at the moment says `WouldBlock`.
     pub(crate) fn ask(
         &mut self,
         batches: impl FnMut() -> Result<Option<Batch>, Error>,
@@ -241,6 +247,27 @@ impl Membership {
         match self {
             Self::Key(key) => key.ask(batches, answered),
             Self::Shards(shards) => shards.ask(batches, answered),
+        }
+    }
+}
+
+/// What an input has.
+enum Input {
+    Batch(Batch),
+    /// Nothing at the moment: what is under way is answered first.
+    Idle,
+    End,
+}
+
+impl Input {
+    fn of(next: Result<Option<Batch>, Error>) -> Result<Self, Error> {
+        match next {
+            Ok(Some(batch)) => Ok(Self::Batch(batch)),
+            Ok(None) => Ok(Self::End),
+            Err(Error::File { source, .. }) if source.kind() == io::ErrorKind::WouldBlock => {
+                Ok(Self::Idle)
+            }
+            Err(error) => Err(error),
         }
     }
 }
@@ -259,7 +286,7 @@ impl Question {
         let mut command = redis::cmd("BF.BULKEXISTS");
         match connection.call_for_key(command.arg(&self.key).arg("LINES").arg("")) {
             Ok(_) => Ok(()),
-            Err(Error::Refused { text, .. }) if lacks_command(&text) => {
+            Err(error) if error.refusal().is_some_and(Refusal::lacks_command) => {
                 self.packed = false;
                 Ok(())
             }
@@ -287,7 +314,7 @@ impl Question {
     /// What the reply to the last command says about the filter.
     fn see(&self, reply: &Value) -> Result<(), Error> {
         match self.shard.and_then(|shard| not_shard(reply, shard)) {
-            Some(text) => Err(Error::Refused { command: "BF.INFO".to_owned(), text }),
+            Some(text) => Err(Error::refused("BF.INFO", text)),
             None => Ok(()),
         }
     }
@@ -346,15 +373,12 @@ fn accepted(command: &str, reply: Value) -> Result<Value, Error> {
 }
 
 fn refused(command: &str, error: &ServerError) -> Error {
-    Error::Refused { command: command.to_owned(), text: text_of(error) }
+    Error::refused(command.to_owned(), text_of(error))
 }
 
 /// The bits of a reply to `BF.BULKEXISTS` for so many items.
 fn packed_bits(reply: Value, items: u64) -> Result<Vec<u8>, Error> {
-    let wrong = |reply: &Value| Error::Reply {
-        command: "BF.BULKEXISTS".to_owned(),
-        reply: format!("{reply:?}"),
-    };
+    let wrong = |reply: &Value| Error::reply("BF.BULKEXISTS", reply);
     let Value::Array(elements) = &reply else { return Err(wrong(&reply)) };
     // An error is the last element, behind the answers of the items before it.
     if let Some(Value::ServerError(error)) = elements.last() {
@@ -372,10 +396,7 @@ fn packed_bits(reply: Value, items: u64) -> Result<Vec<u8>, Error> {
 
 /// Sets the bits from `first` on, as a reply to `BF.MEXISTS` for `count` items says.
 fn set_bits(reply: Value, first: u64, count: u64, bits: &mut [u8]) -> Result<(), Error> {
-    let wrong = |reply: &Value| Error::Reply {
-        command: "BF.MEXISTS".to_owned(),
-        reply: format!("{reply:?}"),
-    };
+    let wrong = |reply: &Value| Error::reply("BF.MEXISTS", reply);
     let Value::Array(answers) = reply else { return Err(wrong(&reply)) };
     if answers.len() as u64 != count {
         return Err(wrong(&Value::Array(answers)));
@@ -393,6 +414,7 @@ fn set_bits(reply: Value, first: u64, count: u64, bits: &mut [u8]) -> Result<(),
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::refusal::Kind;
 
     fn error(text: &str) -> Value {
         redis::parse_redis_value(format!("-{text}\r\n").as_bytes()).unwrap()
@@ -416,7 +438,7 @@ mod tests {
         let mut three = two();
         three.push(error("OOM no memory"));
         let refused = packed_bits(Value::Array(three), 9);
-        assert!(matches!(refused, Err(Error::Refused { text, .. }) if text == "OOM no memory"));
+        assert!(matches!(refused, Err(error) if error.is(Kind::OutOfMemory)));
     }
 
     #[test]

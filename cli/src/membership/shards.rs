@@ -12,13 +12,12 @@
 
 use std::{
     collections::VecDeque,
-    thread,
     time::{Duration, Instant},
 };
 
-use bloom::sharding::{self, Descriptor, Generation};
+use crate::sharding::{Descriptor, Generation};
 
-use super::{Answers, Question, bit, set_bit};
+use super::{Answers, Input, Question, bit, set_bit};
 use crate::{
     connection::{Connection, Target, Targets},
     error::Error,
@@ -26,17 +25,14 @@ use crate::{
     items::{Batch, Packing, push_item},
     loading::batch_bytes,
     name,
-    sharded::{Filter, find},
+    refusal::Refusal,
+    retry::{RETRY_FOR, retry},
+    sharded::{Filter, find, shard_at},
     window::Window,
 };
 
 /// Batches under way.
 const UNDER_WAY: usize = 2;
-/// How long a shard is asked again. A failover takes a few times `cluster-node-timeout`, 15 seconds
-/// by default.
-const RETRY_FOR: Duration = Duration::from_secs(60);
-/// Pause between two tries.
-const PAUSE: Duration = Duration::from_millis(100);
 
 /// A sharded filter, with a connection for each shard.
 pub(crate) struct Shards {
@@ -107,10 +103,9 @@ impl Shards {
     /// Asks the shards of this descriptor from now on.
     fn adopt(&mut self, descriptor: Descriptor) -> Result<(), Error> {
         self.generation = descriptor.current;
-        let number =
-            |shard: usize| sharding::Shard::new(shard.try_into().ok()?, self.generation.shards());
-        let keys = self.generation.keys.iter().enumerate();
-        self.shards = keys.map(|(shard, key)| Shard::of(key, number(shard))).collect();
+        let keys = &self.generation.keys;
+        let shard = |(place, key): (usize, &Vec<u8>)| Shard::of(key, shard_at(place, keys.len()));
+        self.shards = keys.iter().enumerate().map(shard).collect();
         self.base = descriptor.base.map(|key| Shard::of(&key, None));
         for shard in self.shards.iter_mut().chain(&mut self.base) {
             let found = shard.patiently(&self.targets, Question::find_command);
@@ -200,16 +195,23 @@ impl Shards {
     ) -> Result<(), Error> {
         let mut under_way: VecDeque<Asked> = VecDeque::new();
         loop {
-            while under_way.len() < UNDER_WAY
-                && let Some(batch) = batches()?
-            {
+            let mut ended = true;
+            while under_way.len() < UNDER_WAY {
+                let input = Input::of(batches())?;
+                ended = !matches!(input, Input::Idle);
+                let Input::Batch(batch) = input else { break };
                 if self.follow()? {
                     under_way = under_way.into_iter().map(|old| self.send(old.batch)).collect();
                 }
                 let asked = self.send(batch);
                 under_way.push_back(asked);
             }
-            let Some(asked) = under_way.front() else { return Ok(()) };
+            let Some(asked) = under_way.front() else {
+                if ended {
+                    return Ok(());
+                }
+                continue;
+            };
             match self.receive(asked) {
                 Ok(answers) => {
                     answered(&asked.batch, &answers)?;
@@ -300,13 +302,13 @@ impl Shards {
         let Filter::Sharded(found) =
             descriptor.patiently(&self.targets, |_, server| find(server, name))?
         else {
-            return Err(Error::Incomplete {
-                what: format!("{}: its descriptor is gone", name::readable(name)),
-                hint: format!(
+            return Err(Error::incomplete(
+                format!("{}: its descriptor is gone", name::readable(name)),
+                format!(
                     "Was the filter removed meanwhile? `info {}` tells what is there.",
                     name::typed(name)
                 ),
-            });
+            ));
         };
         self.poll = Duration::from_secs(found.poll);
         self.read = Instant::now();
@@ -332,7 +334,7 @@ impl Shards {
 }
 
 impl Shard {
-    pub(super) fn of(key: &[u8], shard: Option<sharding::Shard>) -> Self {
+    pub(super) fn of(key: &[u8], shard: Option<bloom::sharding::Shard>) -> Self {
         Self {
             question: Question { key: key.to_vec(), shard, packed: true },
             connection: None,
@@ -409,9 +411,8 @@ impl Shard {
         targets: &Targets,
         mut work: impl FnMut(&mut Question, &mut Connection) -> Result<T, Error>,
     ) -> Result<T, Error> {
-        let started = Instant::now();
-        loop {
-            let mut why = None;
+        retry(RETRY_FOR, |_| {
+            let mut why = Error::usage("no server", "");
             for place in targets.places() {
                 let result = match &mut self.connection {
                     Some(connection) => work(&mut self.question, connection),
@@ -423,22 +424,17 @@ impl Shard {
                 match result {
                     Err(error) if error.passes() => {
                         self.disconnect();
-                        why = Some(error);
+                        why = error;
                     }
                     result => return result,
                 }
             }
-            match why {
-                Some(error) if started.elapsed() >= RETRY_FOR => return Err(error),
-                _ => thread::sleep(PAUSE),
-            }
-        }
+            Err(why)
+        })
     }
 }
 
 /// Whether an error means that the key is not this shard: it is lost, or the filter was rebuilt.
-pub(crate) fn is_gone(error: &Error) -> bool {
-    const GONE: [&str; 4] =
-        ["ERR not found", "WRONGTYPE", "ERR filter is not shard", "ERR item belongs to shard"];
-    matches!(error, Error::Refused { text, .. } if GONE.iter().any(|start| text.starts_with(start)))
+fn is_gone(error: &Error) -> bool {
+    error.refusal().is_some_and(Refusal::is_gone)
 }

@@ -17,20 +17,6 @@ pub(crate) struct Growth {
 }
 
 impl Growth {
-    /// That of most of these; of two that are equally frequent, the first.
-    pub(crate) fn of_most(all: impl IntoIterator<Item = Self>) -> Option<Self> {
-        let mut counts: Vec<(Self, usize)> = Vec::new();
-        for one in all {
-            match counts.iter_mut().find(|(known, _)| *known == one) {
-                Some((_, count)) => *count += 1,
-                None => counts.push((one, 1)),
-            }
-        }
-        let most =
-            counts.into_iter().reduce(|most, next| if next.1 > most.1 { next } else { most });
-        most.map(|(growth, _)| growth)
-    }
-
     /// The words of `BF.RESERVE` for it.
     pub(crate) fn words(self) -> Vec<String> {
         let mut words = match self.expansion {
@@ -68,14 +54,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn most_shards_say_how_all_grow() {
+    fn a_growth_has_words() {
         let rules = Rules { span: Span::Time(1_000), generations: 4, refresh: false };
-        let [plain, window] =
-            [None, Some(Window::from(rules))].map(|window| Growth { expansion: Some(1), window });
+        let window = Growth { expansion: Some(1), window: Some(Window::from(rules)) };
         let fixed = Growth { expansion: None, window: None };
-        assert_eq!(Growth::of_most([]), None);
-        assert_eq!(Growth::of_most([plain, window, fixed]), Some(plain));
-        assert_eq!(Growth::of_most([plain, window, fixed, window]), Some(window));
         assert_eq!(fixed.words(), ["NONSCALING"]);
         assert_eq!(window.words(), ["EXPANSION", "1", "WINDOW", "EX", "1", "NOREFRESH"]);
         assert_eq!(fixed.to_string(), "NONSCALING, no window");

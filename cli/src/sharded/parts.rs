@@ -1,7 +1,7 @@
 //! Which keys belong to a sharded filter, also to one whose descriptor is not whole, and what the
 //! key of a shard tells.
 
-use bloom::sharding::{Field, MAX_SHARDS, shard_keys};
+use crate::sharding::{Field, MAX_SHARDS, shard_keys};
 
 /// The keys of all shards that a descriptor names: of the current and the next generation, of one
 /// that is being reserved, and of one that becomes tombstones (descriptor.rs).

@@ -2,7 +2,6 @@
 
 use serde::Serialize;
 
-use super::Growth;
 use crate::filter_info::FilterInfo;
 
 /// Shards of one generation as one filter.
@@ -18,9 +17,6 @@ pub(crate) struct Summary {
     pub(crate) worst_rate: Option<Worst>,
     /// The shard with most items, and its items over the mean.
     pub(crate) imbalance: Option<Worst>,
-    /// Shards that grow or forget otherwise than most of them.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub(crate) differing: Vec<u64>,
     /// Whether a shard that does not grow is nearly full.
     #[serde(skip)]
     pub(crate) nearly_full: bool,
@@ -37,9 +33,7 @@ impl Summary {
     /// Of shards with their numbers; `None` if there are none.
     pub(crate) fn of<'i>(shards: impl IntoIterator<Item = (u64, &'i FilterInfo)>) -> Option<Self> {
         let shards: Vec<_> = shards.into_iter().collect();
-        let usual = Growth::of_most(shards.iter().map(|(_, info)| Growth::from(*info)))?;
-        let differs = |info: &FilterInfo| Growth::from(info) != usual;
-        let (_, first) = shards.iter().find(|(_, info)| !differs(info))?;
+        let (_, first) = shards.first()?;
         let count = shards.len() as f64;
         let sum = |value: fn(&FilterInfo) -> u64| {
             shards.iter().map(|(_, info)| value(info)).fold(0, u64::saturating_add)
@@ -63,11 +57,6 @@ impl Summary {
             imbalance: worst(|info| Some(info.items as f64))
                 .filter(|_| items > 0)
                 .map(|most| Worst { value: most.value * count / items as f64, ..most }),
-            differing: shards
-                .iter()
-                .filter(|(_, info)| differs(info))
-                .map(|(shard, _)| *shard)
-                .collect(),
             nearly_full: shards.iter().any(|(_, info)| info.nearly_full()),
             whole: FilterInfo {
                 items,

@@ -1,6 +1,7 @@
 //! `redis-bloom check`.
 
 use std::{
+    io::{BufRead as _, BufReader, Write as _},
     os::unix::ffi::OsStrExt as _,
     process::Stdio,
     sync::atomic::{AtomicUsize, Ordering},
@@ -69,6 +70,24 @@ fn items_of_standard_input() {
     let ran = run_with(&server, "check seen --csv item --absent", table);
     assert_ran(&ran, 1, "\"new\nline\"\n\"x,y\"\n", "4 items: 2 present, 2 absent\n");
     assert_ran(&run_with(&server, "check seen", b""), 0, "0 items\n", "");
+}
+
+#[test]
+fn answers_come_as_the_items_do() {
+    let server = server_with_filter();
+    let mut tool = command_at(&server, "check seen --answers --quiet");
+    let child = tool.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn();
+    let mut child = child.expect("the tool runs");
+    let mut stdin = child.stdin.take().expect("a pipe");
+    let mut lines = BufReader::new(child.stdout.take().expect("a pipe")).lines();
+    for (items, answers) in [("a\nc\n", &["1", "0"][..]), ("b\n", &["1"])] {
+        stdin.write_all(items.as_bytes()).expect("it reads");
+        for answer in answers {
+            assert_eq!(lines.next().expect("a line").expect("text"), *answer);
+        }
+    }
+    drop(stdin);
+    assert_eq!(child.wait().expect("it ends").code(), Some(1));
 }
 
 /// `head` closes the pipe: whether items are absent is not known then.

@@ -271,7 +271,7 @@ fn a_certificate_of_an_old_version_is_called_the_clients() {
     fs::write(&key, KeyPair::generate().expect("a key").serialize_pem()).expect("a file");
     let ran = run(&["--tls", "--insecure", "--cert", &cert, "--key", &key, "drop", "urls"]);
     assert_eq!(ran.code, 2, "{ran:?}");
-    let says = format!("redis-bloom: {cert}: a certificate of X.509 version 1");
+    let says = format!("redis-bloom: {cert}: ");
     assert!(ran.stderr.starts_with(&says) && ran.stderr.contains("version 3"), "{ran:?}");
     assert!(!ran.stderr.contains("peer"), "{ran:?}");
 }

@@ -93,12 +93,6 @@ fn what_they_say() {
     let file = file_in(&server);
     let name = file.display();
     client.run("BF.RESERVE urls 0.01 1000 SEED 1");
-    let ran = run_on(&server, "dump urls -o FILE --dry-run", &file);
-    assert_eq!(ran.done(), format!("urls: 1.36 kB would be written to {name}\n"));
-    let ran = run_on(&server, "dump urls -o FILE --dry-run --json", &file);
-    let found = serde_json::json!({ "name": "urls", "file": name.to_string(), "bytes": 1360 });
-    assert_eq!((ran.code, checked("dump-dry-run", &ran.stdout)), (0, vec![found]));
-    assert!(!file.exists() && !part_of(&file).exists());
     let ran = run_on(&server, "dump urls -o FILE", &file);
     let seed =
         format!("{name} holds the filter's seed: whoever reads it can make items that collide.");
@@ -143,8 +137,7 @@ fn a_dump_overwrites_nothing_but_a_dump() {
     let file = file_in(&server);
     client.run("BF.ADD urls a");
     fs::write(&file, "https://example.com/\n").unwrap();
-    for words in ["dump urls -o FILE", "dump urls -o FILE --resume", "dump urls -o FILE --dry-run"]
-    {
+    for words in ["dump urls -o FILE", "dump urls -o FILE --resume"] {
         let ran = run_on(&server, words, &file);
         assert_eq!((ran.code, ran.stdout.as_str()), (2, ""), "{words}: {ran:?}");
         assert!(ran.stderr.contains("it exists, and is no dump of a filter\n"), "{ran:?}");
@@ -163,8 +156,11 @@ fn a_dump_overwrites_nothing_but_a_dump() {
         assert_eq!(fs::read(part_of(&file)).unwrap(), b"precious");
     }
     fs::remove_file(part_of(&file)).unwrap();
-    // The empty file of mktemp, then the dump.
+    // An empty file is no dump either.
     fs::write(&file, "").unwrap();
+    assert_eq!(run_on(&server, "dump urls -o FILE", &file).code, 2);
+    assert_eq!(fs::read(&file).unwrap(), b"");
+    fs::remove_file(&file).unwrap();
     for _ in 0..2 {
         assert_eq!(run_on(&server, "dump urls -o FILE", &file).code, 0);
         assert!(fs::read(&file).unwrap().starts_with(b"rb-dump\n"));
@@ -653,15 +649,21 @@ fn a_file_that_changes_during_a_restore_leaves_a_key_that_is_named() {
 fn a_pipe_is_not_restored() {
     let server = Server::start();
     let file = file_in(&server);
-    let made = Command::new("mkfifo").arg(&file).status().expect("mkfifo runs");
-    assert!(made.success());
-    let child =
-        command_at(&server, "restore").arg(&file).arg("copy").stderr(Stdio::piped()).spawn();
-    let mut child = child.expect("the tool runs");
-    wait_until("the tool ends", || child.try_wait().unwrap().is_some());
-    let ran: Ran = child.wait_with_output().expect("the tool ends").into();
-    assert_eq!(ran.code, 2, "{ran:?}");
-    assert!(ran.stderr.contains("urls.dump: not a regular file"), "{ran:?}");
+    let directory = server.dir().join("sharded");
+    fs::create_dir(&directory).unwrap();
+    let manifest = directory.join("descriptor.json");
+    for (pipe, restored) in [(&file, &file), (&manifest, &directory)] {
+        let made = Command::new("mkfifo").arg(pipe).status().expect("mkfifo runs");
+        assert!(made.success());
+        let mut restore = command_at(&server, "restore");
+        let child = restore.arg(restored).arg("copy").stderr(Stdio::piped()).spawn();
+        let mut child = child.expect("the tool runs");
+        wait_until("the tool ends", || child.try_wait().unwrap().is_some());
+        let ran: Ran = child.wait_with_output().expect("the tool ends").into();
+        assert_eq!(ran.code, 2, "{ran:?}");
+        let name = pipe.file_name().unwrap().to_str().unwrap();
+        assert!(ran.stderr.contains(&format!("{name}: not a regular file")), "{ran:?}");
+    }
 }
 
 /// The transaction fails because the key changes: its type is asked again.
@@ -728,7 +730,7 @@ fn names_of_files_are_escaped() {
     let server = Server::start();
     server.client().run("BF.ADD urls a");
     let file = server.dir().join("a\x1b[2J");
-    for words in ["dump urls -o FILE --dry-run", "dump urls -o FILE", "restore FILE copy"] {
+    for words in ["dump urls -o FILE", "restore FILE copy"] {
         let ran = run_on(&server, words, &file);
         let text = format!("{}{}", ran.stdout, ran.stderr);
         assert_eq!(ran.code, 0, "{ran:?}");

@@ -13,7 +13,7 @@ use std::{
         mpsc::channel,
     },
     thread,
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use crate::{
@@ -647,7 +647,14 @@ fn files_that_are_no_journals_stay_as_they_are() {
             fs::remove_file(&place).unwrap();
         }
     }
+    // An empty file under the name of a journal is somebody else's.
+    fs::write(journal_of(&path), "").unwrap();
+    let ran = run_at(&server, &format!("load urls --restart {}", path.display()));
+    assert!(ran.code == 2 && ran.stderr.contains("not a journal of this program"), "{ran:?}");
+    fs::remove_file(journal_of(&path)).expect("it stays");
     assert_eq!(card(&mut client), 0);
+    let ran = run_at(&server, &format!("load urls {0} {0}", path.display()));
+    assert!(ran.code == 2 && ran.stderr.contains("items is named twice"), "{ran:?}");
     run_at(&server, &format!("load urls {}", path.display())).done();
 }
 
@@ -936,6 +943,16 @@ fn the_first_ctrl_c_ends_in_order_and_the_second_at_once() {
     let ran = run_at(&server, &words);
     assert_eq!(number(&ran.done(), "items") as usize, items.len() - loaded);
     assert_all_in(&mut client, &items);
+
+    // A server that does not answer is not waited for.
+    let (child, path, _) = under_way(&server, &mut client, dir.path(), 600_000, "");
+    let stopped = Stopped::stop(server.pid());
+    let asked = Instant::now();
+    signal(&child, "INT");
+    let ran = ended(child);
+    assert!(ran.code == 130 && asked.elapsed() < Duration::from_secs(4), "{ran:?}");
+    drop(stopped);
+    fs::remove_file(journal_of(&path)).expect("a journal");
 
     let (child, _, _) = under_way(&server, &mut client, dir.path(), 900_000, "");
     let _stopped = Stopped::stop(server.pid());

@@ -34,6 +34,11 @@ mod sharded_rebuild_model;
 mod sharded_repair;
 mod sharded_replica;
 mod sharded_windows;
+/// What the tool computes of sharded filters, and its tests.
+#[path = "../../src/sharding/mod.rs"]
+mod sharding;
+#[path = "sharding/main.rs"]
+mod sharding_rules;
 mod terminal;
 mod top;
 mod verify;

@@ -8,7 +8,7 @@ use std::{
     process::{Command, Stdio},
 };
 
-use bloom::sharding::{shard_capacity, shard_keys, shard_of};
+use crate::sharding::{shard_capacity, shard_keys, shard_of};
 
 use crate::{
     fake::{Fake, array},
@@ -161,12 +161,11 @@ fn a_creation_that_ended_early_is_finished_or_undone() {
          spare.capacity 10000 spare.0 {} spare.1 {} spare.2 {} spare.3 {}",
         keys[0], keys[1], keys[2], keys[3]
     );
-    // The lock alone, as of another client; the plan; some shards; all shards.
-    for reserved in [None, Some(0), Some(1), Some(3), Some(4)] {
+    // The plan; some shards; all shards.
+    for reserved in [0, 1, 3, 4] {
         for finish in [true, false] {
-            let begin = if reserved.is_some() { &*planned } else { "HSET urls state creating" };
-            assert!(client.run(begin).int() > 0);
-            for (shard, key) in keys.iter().enumerate().take(reserved.unwrap_or(0)) {
+            assert!(client.run(&planned).int() > 0);
+            for (shard, key) in keys.iter().enumerate().take(reserved) {
                 let words = format!("BF.RESERVE {key} 0.01 {capacity} EXPANSION 1 SHARD {shard} 4");
                 assert_eq!(client.run(&words), ok());
             }
@@ -176,23 +175,27 @@ fn a_creation_that_ended_early_is_finished_or_undone() {
             let hint = "--resume";
             fails(&run_at(&server, create), 4, "somebody is creating it", hint);
             fails(&run_at(&server, "info urls"), 5, "half-written", hint);
-            fails(&run_at(&server, "shard urls x"), 5, "half-written", hint);
             if finish {
                 run_at(&server, &format!("{create} --resume")).done();
                 assert_eq!(client.run("HGET urls state").text(), "ready");
                 assert_eq!(fields(&mut client, "urls").len(), 7 + 4);
                 run_at(&server, "info urls").done();
-                for (key, before) in keys.iter().zip(before).take(reserved.unwrap_or(0)) {
+                for (key, before) in keys.iter().zip(before).take(reserved) {
                     assert_eq!(client.cmd(&["DEBUG", "DIGEST-VALUE", key]), before, "it stays");
                 }
             }
             let ran = run_at(&server, "drop urls");
-            let shards = if finish { 4 } else { reserved.unwrap_or(0) };
+            let shards = if finish { 4 } else { reserved };
             let plural = if shards == 1 { "" } else { "s" };
             assert_eq!(ran.stderr, format!("urls removed: {shards} shard{plural}\n"));
             assert_eq!(client.run("DBSIZE"), int(0));
         }
     }
+    // A hash of somebody else may have a state, too.
+    client.run("HSET urls state creating");
+    let ran = run_at(&server, &format!("{create} --resume"));
+    assert!(ran.code == 4 && client.run("HLEN urls") == int(1), "{ran:?}");
+    client.run("DEL urls");
     // With other parameters nothing is finished.
     client.run(&planned);
     for other in ["--items 20k --shards 4", "--items 10k --shards 5"] {
@@ -257,7 +260,7 @@ fn a_drop_that_ended_early_is_repeated() {
     assert_eq!(ran.code, 4, "{ran:?}");
     assert!(ran.stderr.contains("UNLINK: NOPERM"), "{ran:?}");
     assert_eq!(client.run("DBSIZE"), int(5));
-    for words in ["info urls", "shard urls x", "check urls x"] {
+    for words in ["info urls", "check urls x"] {
         fails(&run_at(&server, words), 5, "half-written", "`drop urls`");
     }
     // It is not made whole again.
@@ -345,9 +348,8 @@ fn drop_and_info_refuse_what_is_no_descriptor() {
     client.run("HSET new rule keyed state ready shards 1 0 victim");
     client.run("HSET newer rule crc32 state frozen shards 1 0 victim");
     for name in ["new", "newer"] {
-        for words in ["drop", "info", "shard"] {
-            let item = if words == "shard" { " x" } else { "" };
-            let ran = run_at(&server, &format!("{words} {name}{item}"));
+        for words in ["drop", "info"] {
+            let ran = run_at(&server, &format!("{words} {name}"));
             fails(&ran, 4, "is unknown", "A newer redis-bloom");
         }
         let ran = run_at(&server, &format!("create {name} --items 9 --error 0.1 --shards 2"));
@@ -356,15 +358,10 @@ fn drop_and_info_refuse_what_is_no_descriptor() {
     assert_eq!(client.run("EXISTS victim"), int(1));
     // A damaged one can be removed, and is not used.
     client.run("HSET broken rule crc32 state ready shards 2 0 victim");
-    for words in ["info broken", "shard broken x"] {
-        fails(&run_at(&server, words), 5, "is missing", "docs/sharding.md");
-    }
+    fails(&run_at(&server, "info broken"), 5, "is missing", "docs/sharding.md");
     assert_eq!(run_at(&server, "drop broken").stderr, "broken removed: 1 shard\n");
     client.run("BF.RESERVE plain 0.01 10");
-    for name in ["plain", "nothing"] {
-        let ran = run_at(&server, &format!("shard {name} x"));
-        fails(&ran, 4, "there is no sharded filter of this name", "--shards");
-    }
+    fails(&run_at(&server, "info plain --item x"), 2, "plain is in one key", "--item");
 }
 
 #[test]
@@ -482,8 +479,6 @@ fn a_lost_shard_is_seen() {
         assert_eq!((ran.code, &lines[0]["lost"]), (5, &1.into()));
         assert_eq!(lines[0]["shards"][2]["problem"], reason);
         assert!(lines[0]["shards"][2]["items"].is_null());
-        // Where the item is, `shard` tells all the same.
-        run_at(&server, "shard urls x").done();
     }
     client.cmd(&["DEL", &lost, &key("urls", 4, 0)]);
     fails(&run_at(&server, "info urls"), 5, "shard 0 of 4 is LOST: ", "--shard 0 ");
@@ -520,57 +515,24 @@ fn the_next_generation_and_a_base_are_shown() {
         (&lines[0]["next"]["generation"], &lines[0]["next"]["lost"]),
         (&2.into(), &0.into())
     );
-    let lines = checked("shard", &run_at(&server, "shard urls x --json").done());
-    let current: Vec<_> = lines.iter().map(|line| line["current"].as_bool()).collect();
-    assert_eq!(current, [Some(true), Some(false)]);
+    let lines = checked("info-shards", &run_at(&server, "info urls --item x --json").done());
+    let found = lines[0]["item"].as_array().expect("a shard of each generation");
+    assert_eq!([&found[0]["generation"], &found[1]["generation"]], [1, 2]);
     client.cmd(&["DEL", &key("other", 3, 0)]);
     fails(&run_at(&server, "info urls"), 5, "shard 0 of 3 is LOST", "rebuild");
 }
 
 /// The rule, the keys and their slots are those of docs/sharding.md.
 #[test]
-fn shard_tells_where_an_item_is() {
+fn info_tells_where_an_item_is() {
     let server = Server::start();
-    for shards in [2, 3, 8, 16, 64, 128, 1000] {
-        run_at(&server, &format!("create n{shards} --items 10 --error 10% --shards {shards}"))
-            .done();
-    }
-    let vectors: [(&[u8], [u64; 7]); 9] = [
-        (b"", [0, 0, 0, 0, 0, 0, 0]),
-        (b"a", [1, 2, 7, 14, 58, 116, 909]),
-        (b"123456789", [1, 2, 6, 12, 50, 101, 796]),
-        (b"user:1", [0, 1, 3, 7, 30, 61, 482]),
-        (b"https://example.com/", [0, 1, 3, 6, 26, 52, 406]),
-        (b"{}", [1, 1, 5, 10, 40, 81, 639]),
-        (b"{a}b", [1, 2, 7, 14, 59, 118, 926]),
-        ("münchen".as_bytes(), [0, 0, 2, 4, 17, 34, 273]),
-        // A command line has no zero bytes: this one is computed below.
-        (b"\x01\xff", [0; 7]),
-    ];
-    for (item, expected) in vectors {
-        for (shards, expected) in [2_u16, 3, 8, 16, 64, 128, 1000].into_iter().zip(expected) {
-            let ran = shard(&server, &format!("n{shards}"), item);
-            let line = &checked("shard", &ran.done())[0];
-            let expected =
-                if item == b"\x01\xff" { shard_of(item, shards).into() } else { expected };
-            assert_eq!(line["shard"], expected, "{} of {shards}", item.escape_ascii());
-            assert_eq!(line["shards"], shards);
-        }
-    }
-    let text = run_at(&server, "shard n8 https://example.com/").done();
+    run_at(&server, "create n8 --items 10 --error 10% --shards 8").done();
+    let text = run_at(&server, "info n8 --item https://example.com/").done();
     let (port, key) = (server.port(), key("n8", 8, 3));
-    assert_eq!(
-        text,
-        format!(
-            "SHARD  OF  GENERATION  SLOT  NODE             KEY\n    \
-             3   8           1  7168  127.0.0.1:{port}  {key}\n"
-        )
-    );
-}
-
-fn shard(server: &Server, name: &str, item: &[u8]) -> Ran {
-    let mut command = command_at(server, &format!("shard {name} --json --"));
-    command.arg(OsStr::from_bytes(item)).output().expect("the tool runs").into()
+    let line = format!("in shard 3 of generation 1: {key} in slot 7168, 127.0.0.1:{port}\n");
+    assert!(text.contains(&format!("\n  item              {line}")), "{text}");
+    let lines = checked("info-shards", &run_at(&server, "info n8 --item 123456789 --json").done());
+    assert_eq!(lines[0]["item"][0]["shard"], 6);
 }
 
 #[test]
@@ -678,7 +640,6 @@ fn nothing_is_begun_where_it_cannot_be_finished() {
     assert_eq!((ran.code, ran.stdout), (4, String::new()), "{}", ran.stderr);
     assert_eq!(server.client().run("DBSIZE"), int(0));
     assert_eq!(run(&format!("-p 1 {create}")).code, 3);
-    assert_eq!(run("-p 1 shard urls x").code, 3);
 }
 
 /// Of an older module COMMAND DOCS knows no SHARD.
@@ -831,7 +792,6 @@ fn users_need_few_rights() {
     assert_eq!((ran.code, &*ran.stderr), (0, ""));
     for (words, needed) in [
         ("info urls", "+bf.info +hgetall +cluster|slots"),
-        ("shard urls x", "+hgetall +cluster|slots"),
         ("top --match urls", "+scan +bf.info +cluster|slots"),
         ("drop urls --dry-run", "+type +hgetall +cluster|slots"),
         ("drop urls", "+type +hgetall +watch +multi +exec +hset +hdel +unlink +cluster|slots"),
@@ -860,8 +820,7 @@ fn shards_are_reached_by_socket_and_tls() {
     for (way, name) in [(&["-s", &socket][..], "one"), (&tls[..], "two")] {
         for words in [
             format!("create {name} --items 100 --error 1% --shards 3"),
-            format!("shard {name} x"),
-            format!("info {name}"),
+            format!("info {name} --item x"),
             "top --once".to_owned(),
             format!("drop {name}"),
         ] {
@@ -908,7 +867,9 @@ fn a_cluster_has_the_shards_of_one_filter() {
     let mut random = Random::new(5);
     for _ in 0..20 {
         let item = format!("{:x}", random.next());
-        let line = &checked("shard", &shard(&cluster.nodes[2], "urls", item.as_bytes()).done())[0];
+        let words = format!("info urls --item {item} --json");
+        let found = checked("info-shards", &run_at(&cluster.nodes[2], &words).done());
+        let line = &found[0]["item"][0];
         let expected = shard_of(item.as_bytes(), SHARDS);
         assert_eq!(
             (&line["shard"], &line["key"]),

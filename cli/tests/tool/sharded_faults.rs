@@ -13,7 +13,7 @@ use std::{
     time::Duration,
 };
 
-use bloom::sharding::{Descriptor, State};
+use crate::sharding::{Descriptor, State};
 
 use crate::{
     fake::{Fake, array},
@@ -131,7 +131,12 @@ fn what_no_replica_has_is_not_done() {
     items.extend(numbered("lost", 10));
     let path = file(path.parent().expect("a directory"), &items);
     let stopped = stop();
-    ends(waits(&server, "verify urls --file items --probes 0 --repair"), stopped);
+    let child = waits(&server, "verify urls --file items --probes 0 --repair");
+    drop(stopped);
+    let ran = Ran::from(child.wait_with_output().expect("the tool ends"));
+    assert_eq!(ran.code, 0, "{ran:?}");
+    assert!(ran.stderr.contains("too few replicas acknowledged"), "{ran:?}");
+    in_step(&server);
     assert_all_in(&server, "urls", &path);
 }
 
@@ -395,6 +400,19 @@ fn one_shard(command: &str) -> String {
         ["CLUSTER", ..] => "-ERR This instance has cluster support disabled\r\n".to_owned(),
         ["INFO", "replication"] => text("role:master\r\nconnected_slaves:0\r\n"),
         ["INFO", ..] => text("run_id:1\r\n"),
+        ["BF.INFO", _] => array(&[
+            "Capacity",
+            ":1000",
+            "Size",
+            ":100",
+            "Number of filters",
+            ":1",
+            "Number of items inserted",
+            ":0",
+            "Expansion rate",
+            ":1",
+        ]),
+        ["BF.INFO", _, "ERROR" | "FPR" | "FILL"] => array(&["0.01"]),
         ["BF.INFO", _, "SHARD"] => "*1\r\n*2\r\n:0\r\n:1\r\n".to_owned(),
         ["BF.INFO", _, "ITEMS"] => array(&[":0"]),
         ["BF.INFO", _, "IDENTITY"] => array(&["00000000000000ff"]),

@@ -13,7 +13,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use bloom::sharding::{Descriptor, shard_keys};
+use crate::sharding::{Descriptor, shard_keys};
 
 use crate::{
     harness::{Client, Cluster, ClusterClient, Random, Reply, Server, int, numbered, ok},
@@ -488,7 +488,7 @@ fn a_rebuild_that_cannot_go_on_is_mended_or_given_up() {
     // A next generation that another program made.
     let now = descriptor(&fields(client.run("HGETALL urls")));
     let mut other = now.clone();
-    let next = bloom::sharding::Generation::new(b"urls", 1, 3, 0.1, 10).expect("a name");
+    let next = crate::sharding::Generation::new(b"urls", 1, 3, 0.1, 10).expect("a name");
     other.next = Ok(Some(next));
     write(&mut at(&mut client), "urls", &other);
     refused(&server, "rebuild urls", 4, "a next generation that this tool did not make");

@@ -15,7 +15,7 @@ use std::{
     fs, thread,
 };
 
-use bloom::sharding::{Descriptor, Generation, shard_capacity};
+use crate::sharding::{Descriptor, Generation, shard_capacity};
 use redis_bloom_harness::Signal;
 
 use crate::{

@@ -115,6 +115,9 @@ const PRIME: u8 = 2;
 const MITZ32: u8 = 3;
 const MITZ64: u8 = 4;
 
+/// The refusal of a family, record, layer, option or rule that no version has.
+pub(super) const UNKNOWN: Error = Error::Malformed("a kind, option or rule that is not known");
+
 /// Writes the header of `plan`, to be followed by `present` bytes of bits.
 pub(in crate::codec) fn encode(plan: &Plan, present: u64) -> Vec<u8> {
     let records: Vec<_> = plan.shard.map(shard_record).into_iter().collect();
@@ -234,7 +237,7 @@ pub(in crate::codec) fn decode(bytes: &[u8]) -> Result<(Plan, u64), Error> {
     let records = if version == RECORDS { reader.u16()? } else { 0 };
     let Records { shard, window } = Records::read(&mut reader, records)?;
     if window.is_some() {
-        return Err(Error::Record(WINDOW));
+        return Err(Error::Malformed("a window of a filter of layers"));
     }
     let expansion = match family {
         Family::Native => Expansion::new(u64::from(factor))?,
@@ -272,11 +275,11 @@ fn family(reader: &mut Reader) -> Result<Family, Error> {
                 hash64: options & HASH64 != 0,
                 rounds: options & EXACT == 0,
             })),
-            options => Err(Error::Options(options.into())),
+            _ => Err(UNKNOWN),
         },
         VALKEY => Ok(Family::Valkey(Valkey { seed: reader.array()?, tightening: reader.f64()? })),
         GUAVA => Ok(Family::Guava),
-        family => Err(Error::Family(family)),
+        _ => Err(UNKNOWN),
     }
 }
 
@@ -296,14 +299,14 @@ impl Records {
             let (kind, length) = (reader.u16()?, reader.u32()?);
             let mut record = Reader::plain(reader.bytes(length as usize)?);
             if kind <= last {
-                return Err(Error::Record(kind));
+                return Err(Error::Malformed("records out of order"));
             }
             last = kind;
             match kind {
                 SHARD => records.shard = Some(shard(&mut record)?),
                 WINDOW => records.window = Some(super::paged::window(&mut record)?),
                 OPTIONAL.. => continue,
-                kind => return Err(Error::Record(kind)),
+                _ => return Err(UNKNOWN),
             }
             record.end()?;
         }
@@ -313,7 +316,7 @@ impl Records {
 
 fn shard(record: &mut Reader) -> Result<Shard, Error> {
     let (index, count) = (record.u16()?, record.u16()?);
-    Shard::new(index, count).ok_or(Error::Shard { index, count })
+    Shard::new(index, count).ok_or(Error::Malformed("a shard that cannot be"))
 }
 
 fn shape(reader: &mut Reader, version: u16) -> Result<Shape, Error> {
@@ -326,12 +329,12 @@ fn shape(reader: &mut Reader, version: u16) -> Result<Shape, Error> {
                 PRIME => Rule::Prime,
                 MITZ32 => Rule::Mitz32,
                 MITZ64 => Rule::Mitz64,
-                rule => return Err(Error::Rule(rule)),
+                _ => return Err(UNKNOWN),
             };
             let (probes, bits, bytes) = (reader.u16()?, reader.u64()?, reader.u64()?);
             Ok(Shape::Classic(Classic { bits, bytes, probes, rule }))
         }
-        kind => Err(Error::Kind(kind)),
+        _ => Err(UNKNOWN),
     }
 }
 

@@ -1,5 +1,5 @@
-//! RDB and DUMP, encoding version 100: one string with the header (`header.rs`), then the bits in
-//! strings of at most 1 MiB.
+//! RDB and DUMP, encoding version 100: one string with the header (`header.rs`), then the bits of
+//! each layer in strings of at most 1 MiB.
 //!
 //! ```text
 //!   ┌────────┬─────────────┬─────────────┬─ ─ ─┬───────────┐
@@ -27,8 +27,8 @@ use crate::{
 /// The encoding version that the server stores with the type name.
 pub const ENCODING_VERSION: i32 = 100;
 
-/// Bytes of bits in a string, at most.
-const PIECE: usize = 1 << 20;
+/// Words in a string: 1 MiB.
+const PIECE_WORDS: usize = 1 << 17;
 
 /// Writes a complete filter.
 pub fn save(filter: &Filter, sink: &mut impl Sink) {
@@ -40,17 +40,18 @@ pub fn save_partial(load: &Load, sink: &mut impl Sink) {
     put(load.filter(), load.received(), sink);
 }
 
-#[expect(clippy::arithmetic_side_effects, reason = "positions inside a filter that exists")]
 fn put(filter: &Filter, present: u64, sink: &mut impl Sink) {
     sink.put(&header::encode(&Plan::of(filter), present));
-    let mut piece = Vec::new();
-    let mut from = 0;
-    while from < present {
-        piece.clear();
-        let count = (present - from).min(PIECE as u64);
-        stream::read(filter, from, count as usize, &mut piece);
-        sink.put(&piece);
-        from += count;
+    let (mut left, mut piece) = (present, Vec::new());
+    for layer in filter.layers() {
+        let bytes = left.min(layer.shape().words().saturating_mul(stream::WORD));
+        left = left.saturating_sub(bytes);
+        let words = layer.bits().words().get(..(bytes / stream::WORD) as usize);
+        for words in words.unwrap_or_default().chunks(PIECE_WORDS) {
+            piece.clear();
+            stream::put(words, size_of_val(words), &mut piece);
+            sink.put(&piece);
+        }
     }
 }
 
@@ -66,96 +67,44 @@ pub(super) fn load<S: Source>(
 ) -> Result<Stored, Error> {
     let (plan, present) = header::decode(header.as_ref())?;
     drop(header);
-    let total = plan.bit_bytes();
-    let mut pieces = Pieces { source, total, present, read: 0, piece: None, used: 0 };
-    let filter = match plan.build(ceiling, |plan| pieces.layer(plan)) {
-        Ok(filter) => filter,
-        Err(error @ Error::Filter(FilterError::OutOfMemory(_))) => {
-            pieces.skip()?;
-            return Err(error);
+    let mut left = present;
+    let filter = plan.build(ceiling, |plan| layer(plan, source, &mut left));
+    if let Err(Error::Filter(FilterError::OutOfMemory(_))) = filter {
+        // The strings that are left are read for nothing.
+        while left > 0 {
+            piece(source, left, &mut left)?;
         }
-        Err(error) => return Err(error),
-    };
-    Ok(if present == total {
+    }
+    let filter = filter?;
+    Ok(if present == plan.bit_bytes() {
         Stored::Layers(filter)
     } else {
         Stored::Partial(kinds::Load::Layers(Load::resume(filter, present)))
     })
 }
 
-/// Reads the strings that follow a header.
-struct Pieces<'a, S: Source> {
-    source: &'a mut S,
-    /// Bytes of the whole stream of bits.
-    total: u64,
-    /// Bytes of the stream that the strings contain.
-    present: u64,
-    /// Bytes of the strings read so far.
-    read: u64,
-    /// The string read last.
-    piece: Option<S::Piece>,
-    /// Bytes of `piece` that are in a layer already.
-    used: usize,
+/// Reads the next layer, or the part of it that is among the `left` bytes.
+fn layer(plan: &LayerPlan, source: &mut impl Source, left: &mut u64) -> Result<Layer, Error> {
+    let bytes = plan.shape.words().saturating_mul(stream::WORD);
+    let mut layer = Layer::arriving(plan.shape, plan.capacity, plan.error_rate)?;
+    let mut from = 0;
+    while from < bytes && *left > 0 {
+        let piece = piece(source, bytes.saturating_sub(from).min(*left), left)?;
+        let to = from.saturating_add(piece.as_ref().len() as u64);
+        layer.make_room(to / stream::WORD)?;
+        stream::merge_into(&mut layer, from, piece.as_ref());
+        from = to;
+    }
+    Ok(layer)
 }
 
-impl<S: Source> Pieces<'_, S> {
-    /// Reads the next layer, or the part of it that is present.
-    fn layer(&mut self, plan: &LayerPlan) -> Result<Layer, Error> {
-        let bytes = plan.shape.words().saturating_mul(stream::WORD);
-        let words = self.next(bytes)?.len() as u64 / stream::WORD;
-        let mut layer = Layer::arriving(plan.shape, plan.capacity, plan.error_rate, words)?;
-        let mut from = 0;
-        while from < bytes {
-            let part = self.next(bytes.saturating_sub(from))?;
-            if part.is_empty() {
-                break;
-            }
-            let count = part.len();
-            let to = from.saturating_add(count as u64);
-            layer.make_room(to / stream::WORD)?;
-            stream::merge_into(&mut layer, from, part);
-            from = to;
-            self.used = self.used.saturating_add(count);
-        }
-        Ok(layer)
+/// Reads the next string, of at most `most` bytes, and takes its length off `left`.
+fn piece<S: Source>(source: &mut S, most: u64, left: &mut u64) -> Result<S::Piece, Error> {
+    let piece = source.next().ok_or(Error::Truncated)?;
+    let count = piece.as_ref().len() as u64;
+    if count == 0 || !count.is_multiple_of(stream::WORD) || count > most {
+        return Err(Error::Malformed("bits that are not whole words, or not of one layer"));
     }
-
-    /// The next unread bytes, at least one and at most `most`; empty at the end.
-    fn next(&mut self, most: u64) -> Result<&[u8], Error> {
-        let left = |piece: &S::Piece| piece.as_ref().len().saturating_sub(self.used);
-        if self.piece.as_ref().map_or(0, left) == 0 {
-            if self.read == self.present {
-                return Ok(&[]);
-            }
-            self.read_piece()?;
-        }
-        let bytes = self.piece.as_ref().map_or(&[][..], AsRef::as_ref);
-        let bytes = bytes.get(self.used..).unwrap_or_default();
-        let most = usize::try_from(most).unwrap_or(usize::MAX);
-        Ok(bytes.get(..most).unwrap_or(bytes))
-    }
-
-    /// Reads the next string.
-    fn read_piece(&mut self) -> Result<(), Error> {
-        // Freed before the next one is allocated.
-        self.piece = None;
-        let piece = self.source.next().ok_or(Error::Truncated)?;
-        let (from, count) = (self.read, piece.as_ref().len() as u64);
-        let to = from.saturating_add(count);
-        if count == 0 || !count.is_multiple_of(stream::WORD) || to > self.present {
-            let total = self.total;
-            return Err(Error::TooBig { from, to, total });
-        }
-        (self.read, self.used) = (to, 0);
-        self.piece = Some(piece);
-        Ok(())
-    }
-
-    /// Reads the strings that are left, for nothing.
-    fn skip(&mut self) -> Result<(), Error> {
-        while self.read < self.present {
-            self.read_piece()?;
-        }
-        Ok(())
-    }
+    *left = left.saturating_sub(count);
+    Ok(piece)
 }

@@ -10,7 +10,7 @@
     reason = "sums of positions inside a filter that exists: callers have checked the range"
 )]
 
-use crate::filter::{Filter, Layer};
+use crate::filter::{Error, Filter, Layer, LayerPlan};
 
 /// Bytes of a word.
 pub(in crate::codec) const WORD: u64 = 8;
@@ -76,6 +76,24 @@ pub(in crate::codec) fn merge(filter: &mut Filter, from: u64, bytes: &[u8]) {
         }
         skip = 0;
     }
+}
+
+/// Makes a layer of all its bits. `present` counts the bytes of bits of all layers so far, of which
+/// there may be `ceiling`.
+pub(in crate::codec) fn layer(
+    plan: &LayerPlan,
+    bytes: &[u8],
+    present: &mut u64,
+    ceiling: u64,
+) -> Result<Layer, Error> {
+    *present = present.saturating_add(plan.shape.words().saturating_mul(WORD));
+    if *present > ceiling {
+        return Err(Error::Ceiling { wanted: *present, ceiling });
+    }
+    let mut layer = Layer::new(plan.shape, plan.capacity, plan.error_rate)?;
+    merge_into(&mut layer, 0, bytes);
+    layer.set_counted(plan.items);
+    Ok(layer)
 }
 
 /// Sets the bits of `bytes` in a layer from its byte `from` on, a multiple of [`WORD`]. The layer

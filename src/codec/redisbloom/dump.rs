@@ -4,8 +4,8 @@ use super::{Chain, EXACT, GROWTH, HASH64, Link, NONSCALING};
 use crate::{
     codec::{
         Error,
-        native::{header, stream},
-        reader::Reader,
+        native::stream,
+        reader::{OTHER_LAYOUT, Reader},
     },
     filter::{Error as FilterError, Filter, MAX_LAYERS, Plan, RedisBloom, Rule, Shape, foreign},
 };
@@ -68,7 +68,7 @@ pub(in crate::codec) fn read_header(bytes: &[u8]) -> Result<Plan, Error> {
         (None, false)
     } else {
         // No header has this length: the bytes are neither RedisBloom's dump nor a native one.
-        return Err(Error::Magic(header::MAGIC));
+        return Err(OTHER_LAYOUT);
     };
     let chain = Chain::new(size, options, growth)?;
     if count > MAX_LAYERS {
@@ -77,14 +77,14 @@ pub(in crate::codec) fn read_header(bytes: &[u8]) -> Result<Plan, Error> {
     // The length was checked, so the bytes of all layers are present.
     let mut layers = Vec::new();
     layers.try_reserve_exact(count).map_err(|_| FilterError::OutOfMemory(count as u64))?;
-    for index in 0..count {
+    for _ in 0..count {
         let (bytes, bits, items) = (reader.u64()?, reader.u64()?, reader.u64()?);
         let (rate, bits_per_item) = (reader.f64()?, reader.f64()?);
         let probes = u64::from(reader.u32()?);
         let capacity = if wide { reader.u64()? } else { u64::from(reader.u32()?) };
         let n2 = u64::from(reader.u8()?);
         let link = Link { capacity, rate, probes, bits_per_item, bits, n2, bytes, items };
-        layers.push(link.plan(index)?);
+        layers.push(link.plan()?);
     }
     chain.plan(layers)
 }
@@ -130,7 +130,7 @@ pub(in crate::codec) fn cut(filter: &Filter, from: i64, present: u64) -> Option<
 /// # Errors
 /// `Error::TooBig` if the chunk does not lie inside one layer, `Error::Unaligned` if it does not
 /// cover whole words of that layer, `Error::Order` if it begins beyond the last layer,
-/// `Error::Iterator` if it begins before the first.
+/// `Error::Malformed` if it begins before the first.
 pub(in crate::codec) fn place(
     filter: &Filter,
     iterator: i64,
@@ -139,8 +139,7 @@ pub(in crate::codec) fn place(
     let (count, total) = (data.len() as u64, filter.bit_bytes());
     let end = iterator.checked_sub(1).and_then(|end| u64::try_from(end).ok());
     let Some((end, from)) = end.and_then(|end| Some((end, end.checked_sub(count)?))) else {
-        let bytes = data.len();
-        return Err(Error::Iterator { iterator, bytes });
+        return Err(Error::Malformed("a chunk that begins before the first byte"));
     };
     let place = place_of(filter, from).ok_or(Error::Order { from, to: end, received: total })?;
     if end > place.end {

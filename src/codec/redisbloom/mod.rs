@@ -64,7 +64,7 @@ struct Chain {
 impl Chain {
     fn new(size: u64, options: u64, growth: Option<u64>) -> Result<Self, Error> {
         if options & !(EXACT | HASH64 | NONSCALING) != 0 {
-            return Err(Error::Options(options));
+            return Err(Error::Malformed("options that RedisBloom does not write"));
         }
         let scales = options & NONSCALING == 0;
         let expansion = match growth.unwrap_or(GROWTH) {
@@ -87,7 +87,7 @@ impl Chain {
     fn plan(&self, layers: Vec<LayerPlan>) -> Result<Plan, Error> {
         let sum = layers.iter().fold(0_u64, |sum, layer| sum.saturating_add(layer.items));
         if sum != self.size {
-            return Err(Error::Sum { size: self.size, sum });
+            return Err(Error::Malformed("a count that is not the sum of those of the layers"));
         }
         let first = layers.first().map_or(0.0, |layer| layer.error_rate);
         // The rate of a stack is the sum over its layers. Before 2.2 the first layer got the whole
@@ -121,8 +121,8 @@ struct Link {
 
 impl Link {
     /// Makes the plan of the layer; refuses numbers that RedisBloom does not compute.
-    fn plan(&self, index: usize) -> Result<LayerPlan, Error> {
-        let forged = |field| Error::Forged { index, field };
+    fn plan(&self) -> Result<LayerPlan, Error> {
+        let forged = Error::Malformed("a layer that RedisBloom does not compute from its numbers");
         // Written so that NaN is refused.
         if !(self.rate > 0.0 && self.rate < 1.0) {
             return Err(FilterError::ErrorRate(self.rate).into());
@@ -130,26 +130,26 @@ impl Link {
         let per_item = redisbloom::bits_per_item(self.rate);
         let off = (self.bits_per_item - per_item).abs();
         if off.is_nan() || off > per_item * ROUNDING {
-            return Err(forged("bpe"));
+            return Err(forged);
         }
         if self.probes != redisbloom::probes(per_item) {
-            return Err(forged("hashes"));
+            return Err(forged);
         }
-        let probes = u16::try_from(self.probes).map_err(|_| forged("hashes"))?;
+        let probes = u16::try_from(self.probes).map_err(|_| forged)?;
         let (bits, rule) = if self.n2 == 0 {
             (self.bits, Rule::Remainder)
         } else {
             let power = u32::try_from(self.n2).ok().and_then(|n2| 1_u64.checked_shl(n2));
-            let positions = power.ok_or_else(|| forged("n2"))?;
-            let whole = self.bytes.checked_mul(8).ok_or_else(|| forged("bytes"))?;
+            let positions = power.ok_or(forged)?;
+            let whole = self.bytes.checked_mul(8).ok_or(forged)?;
             if ![0, positions, whole].contains(&self.bits) {
-                return Err(forged("bits"));
+                return Err(forged);
             }
             (positions, Rule::LowBits)
         };
         let shape = Classic { bits, bytes: self.bytes, probes, rule };
         if !shape.is_sound() || !redisbloom::fits(&shape, self.capacity, self.rate) {
-            return Err(forged("bits"));
+            return Err(forged);
         }
         Ok(LayerPlan {
             capacity: self.capacity,

@@ -3,7 +3,7 @@
 use super::{Chain, Link};
 use crate::{
     codec::{Error, io::NumberSource, native::stream},
-    filter::{Error as FilterError, Filter, Layer, MAX_LAYERS, Plan},
+    filter::{Error as FilterError, Filter, MAX_LAYERS},
 };
 
 /// The encoding versions of RedisBloom's RDB.
@@ -30,7 +30,7 @@ pub fn load(source: &mut impl NumberSource, version: i32, ceiling: u64) -> Resul
     }
     // The count reserves no memory: a layer is allocated when its bytes arrive.
     let (mut plans, mut layers, mut present) = (Vec::new(), Vec::new(), 0_u64);
-    for index in 0..count as usize {
+    for _ in 0..count {
         let capacity = unsigned(source)?;
         let rate = double(source)?;
         let probes = unsigned(source)?;
@@ -52,22 +52,15 @@ pub fn load(source: &mut impl NumberSource, version: i32, ceiling: u64) -> Resul
             bytes: bytes.len() as u64,
             items: 0,
         };
-        let mut plan = link.plan(index)?;
-        present = present.saturating_add(plan.shape.words().saturating_mul(stream::WORD));
-        if present > ceiling {
-            let wanted = present;
-            return Err(FilterError::Ceiling { wanted, ceiling }.into());
-        }
-        let mut layer = Layer::new(plan.shape, plan.capacity, plan.error_rate)?;
-        stream::merge_into(&mut layer, 0, bytes);
+        let mut plan = link.plan()?;
+        let mut layer = stream::layer(&plan, bytes, &mut present, ceiling)?;
         drop(string);
         plan.items = unsigned(source)?;
         layer.set_counted(plan.items);
         plans.push(plan);
         layers.push(layer);
     }
-    let Plan { family, seed, error_rate, expansion, .. } = chain.plan(plans)?;
-    Filter::from_layers(family, seed, error_rate, expansion, layers).ok_or(Error::Truncated)
+    Ok(chain.plan(plans)?.with_layers(layers)?)
 }
 
 fn unsigned(source: &mut impl NumberSource) -> Result<u64, Error> {

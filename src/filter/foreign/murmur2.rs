@@ -53,28 +53,3 @@ pub(super) fn hash32(item: &[u8], seed: u32) -> u32 {
     hash = hash.wrapping_mul(M32);
     hash ^ hash >> 15
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// The verification value of SMHasher: hash the bytes 0, 1, .. i - 1 with seed 256 - i for i in
-    /// 0..256, then hash the concatenated hashes with seed 0. This covers every length of the last
-    /// word.
-    fn verification<const N: usize>(hash: impl Fn(&[u8], u32) -> [u8; N]) -> u32 {
-        let key: Vec<u8> = (0..=255).collect();
-        let hashes: Vec<u8> = (0..256).flat_map(|i| hash(&key[..i], 256 - i as u32)).collect();
-        let last = hash(&hashes, 0);
-        u32::from_le_bytes([last[0], last[1], last[2], last[3]])
-    }
-
-    #[test]
-    fn both_forms_pass_the_verification_of_smhasher() {
-        // The values are in SMHasher's main.cpp, for "Murmur2" and "Murmur2B" (its name of 64A).
-        let found = (
-            verification(|item, seed| hash32(item, seed).to_le_bytes()),
-            verification(|item, seed| hash64(item, u64::from(seed)).to_le_bytes()),
-        );
-        assert_eq!(found, (0x27864C1E, 0x1F0D3804));
-    }
-}

@@ -34,7 +34,7 @@
 //! items differ after a probe or two: 0.84 to 0.99 times the asked rate.
 
 use super::Hash;
-use crate::filter::geometry::{Geometry, LINE_WORDS, PROBE_GROUP};
+use crate::filter::geometry::LINE_WORDS;
 
 /// Multiplier of the step: from Steele and Vigna, "Computationally easy, spectrally good
 /// multipliers for congruential pseudorandom number generators" (2022), table for m = 2^64.
@@ -107,51 +107,11 @@ pub(in crate::filter) struct ProbeGroup {
 }
 
 impl ProbeGroup {
-    /// The place in the line of probe `i`, in `[0, 4)`.
-    #[inline]
-    fn place(self, i: u8) -> u64 {
-        (self.places << (PLACE_BITS * u32::from(i))) >> (64 - PLACE_BITS)
-    }
-
     /// The word of the line, and the bit in that word, of probe `i`, in `[0, 4)`.
     #[inline]
     #[must_use]
     pub(in crate::filter) fn at(self, i: u8) -> (usize, u32) {
-        let place = self.place(i);
+        let place = (self.places << (PLACE_BITS * u32::from(i))) >> (64 - PLACE_BITS);
         ((place / 64) as usize, (place % 64) as u32)
-    }
-
-    /// The positions of the four probes in the block.
-    #[inline]
-    fn positions(self) -> [u64; PROBE_GROUP as usize] {
-        let first = self.line as u64 * LINE_BITS;
-        [0, 1, 2, 3].map(|i| first + self.place(i))
-    }
-}
-
-/// Calls `test` with the positions of an item in its block, until it returns false. Returns whether
-/// it never did. `test` gets four positions at a time, fewer the last time. All positions are below
-/// `block_words * 64`.
-#[inline(always)]
-pub fn all_positions(hash: Hash, geometry: Geometry, mut test: impl FnMut(&[u64]) -> bool) -> bool {
-    let (mut sequence, bits) = (ProbeSequence::new(hash), u64::from(geometry.block_words) * 64);
-    let lines = geometry.lines();
-    let mut next = || match lines {
-        Some(lines) => sequence.group(lines).positions(),
-        None => std::array::from_fn(|_| sequence.one(bits)),
-    };
-    let mut left = geometry.probes;
-    while left >= PROBE_GROUP {
-        if !test(&next()) {
-            return false;
-        }
-        left -= PROBE_GROUP;
-    }
-    // One copy of `test` for each length, so that no loop remains in it.
-    match left {
-        0 => true,
-        1 => test(&next()[..1]),
-        2 => test(&next()[..2]),
-        _ => test(&next()[..3]),
     }
 }

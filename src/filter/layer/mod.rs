@@ -1,26 +1,64 @@
 //! One layer of a filter: a bit array of some kind, with the plan it was built to.
 //!
-//! The set of kinds is closed. A kind is a folder beside this file and knows no other kind. Every
-//! match over the kinds is in this file or in `shape.rs`, so a new kind is one folder and one arm
-//! per match. Every kind but `Blocked` is boxed: each filter has a `Layer` in place, and servers
-//! hold millions of small filters.
+//! A kind is a folder beside this file and knows no other kind; nearly every match over the kinds
+//! is here. Only `Blocked` is not boxed: each filter has a `Layer` in place, and servers hold
+//! millions of small filters.
 
 pub(super) mod bits;
 mod blocked;
 mod classic;
 pub(super) mod item_set;
 pub(super) mod occupancy;
-mod shape;
 
 pub(super) use blocked::BlockAddress;
 pub use blocked::{Blocked, uses_avx512};
 pub use classic::{Classic, ClassicLayer, MAX_BITS, MAX_CLASSIC_PROBES, Rule, Start};
-pub use shape::Shape;
 
 use bits::Bits;
 use item_set::ItemSet;
 
-use super::{error::Error, hash::Hash};
+use super::{error::Error, geometry::Geometry, hash::Hash};
+
+/// A layer without its bits: its kind, and the numbers of that kind.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Shape {
+    /// Every bit of an item is in one block.
+    Blocked(Geometry),
+    /// The bits of an item are anywhere.
+    Classic(Classic),
+}
+
+impl Shape {
+    /// Words of the whole layer.
+    #[must_use]
+    pub fn words(&self) -> u64 {
+        match self {
+            Self::Blocked(geometry) => geometry.words(),
+            Self::Classic(classic) => classic.words(),
+        }
+    }
+
+    /// Bits set per item.
+    #[must_use]
+    pub fn probes(&self) -> u16 {
+        match self {
+            Self::Blocked(geometry) => u16::from(geometry.probes),
+            Self::Classic(classic) => classic.probes,
+        }
+    }
+}
+
+impl From<Geometry> for Shape {
+    fn from(geometry: Geometry) -> Self {
+        Self::Blocked(geometry)
+    }
+}
+
+impl From<Classic> for Shape {
+    fn from(classic: Classic) -> Self {
+        Self::Classic(classic)
+    }
+}
 
 /// A fixed-size part of a filter, made for `capacity` items at `error_rate`.
 #[derive(Debug)]
@@ -34,8 +72,7 @@ pub struct Layer {
     error_rate: f64,
 }
 
-/// The layer by its kind. `Blocked`, the kind of new filters, is stored in place; the others are
-/// boxed, so that small filters stay small.
+/// The layer by its kind.
 #[derive(Debug)]
 enum Kind {
     Blocked(Blocked),
@@ -50,14 +87,9 @@ const _: () = assert!(size_of::<Kind>() == size_of::<Blocked>());
 /// factor lets a forged size allocate more; a smaller one copies more.
 const ROOM_FACTOR: u64 = 8;
 
-/// The number of words to allocate when the first `words` words of a layer have arrived.
-fn with_room(shape: Shape, words: u64) -> u64 {
-    words.saturating_mul(ROOM_FACTOR).min(shape.words()).max(1)
-}
-
 impl Layer {
     /// Makes an empty layer of the given shape and plan. The caller has checked the shape
-    /// (`check.rs`).
+    /// (`plan.rs`).
     ///
     /// # Errors
     /// `Error::OutOfMemory`.
@@ -65,18 +97,13 @@ impl Layer {
         Ok(Self::with_bits(Bits::zeroed(shape.words())?, shape, capacity, error_rate))
     }
 
-    /// Makes a layer whose bits are still to arrive, with room for at least its first `words` words
+    /// Makes a layer whose bits are still to arrive, with room for its first word
     /// ([`Self::make_room`]). Nobody may query it or add to it until all are there.
     ///
     /// # Errors
     /// `Error::OutOfMemory`.
-    pub fn arriving(
-        shape: Shape,
-        capacity: u64,
-        error_rate: f64,
-        words: u64,
-    ) -> Result<Self, Error> {
-        Ok(Self::with_bits(Bits::zeroed(with_room(shape, words))?, shape, capacity, error_rate))
+    pub fn arriving(shape: Shape, capacity: u64, error_rate: f64) -> Result<Self, Error> {
+        Ok(Self::with_bits(Bits::zeroed(1)?, shape, capacity, error_rate))
     }
 
     fn with_bits(bits: Bits, shape: Shape, capacity: u64, error_rate: f64) -> Self {
@@ -96,7 +123,7 @@ impl Layer {
         if words <= self.bits().words().len() as u64 {
             return Ok(());
         }
-        let words = with_room(self.shape(), words);
+        let words = words.saturating_mul(ROOM_FACTOR).min(self.shape().words());
         self.bits_mut().grow(words)
     }
 
@@ -163,19 +190,18 @@ impl Layer {
         }
     }
 
-    /// Address and size of the box of a boxed kind, for memory accounting.
+    /// Address of the box of a boxed kind, for memory accounting.
     #[must_use]
-    pub fn boxed(&self) -> Option<(*const u8, usize)> {
+    pub fn boxed(&self) -> Option<*const u8> {
         match &self.kind {
             Kind::Blocked(_) => None,
-            Kind::Classic(layer) => {
-                Some((std::ptr::from_ref(&**layer).cast(), size_of_val(&**layer)))
-            }
+            Kind::Classic(layer) => Some(std::ptr::from_ref(&**layer).cast()),
         }
     }
 
     /// Bytes of the box of a layer of this shape; 0 for a kind that is not boxed.
-    pub(super) fn boxed_bytes(shape: Shape) -> usize {
+    #[must_use]
+    pub fn boxed_bytes(shape: Shape) -> usize {
         match shape {
             Shape::Blocked(_) => 0,
             Shape::Classic(_) => size_of::<ClassicLayer>(),
@@ -259,20 +285,22 @@ impl Layer {
         }
     }
 
-    /// Address and shape of the blocks; `None` for kinds without blocks and for arrays small enough
-    /// to stay cached.
+    /// The layer as one of blocks, if it is.
     #[inline]
-    pub(super) fn block_address(&self) -> Option<BlockAddress> {
+    pub(super) fn blocks(&self) -> Option<&Blocked> {
         match &self.kind {
-            Kind::Blocked(layer) => layer.block_address(),
+            Kind::Blocked(layer) => Some(layer),
             Kind::Classic(_) => None,
         }
     }
 
-    /// Returns whether the blocks of this layer begin at `address`.
+    /// Prefetches the lines that [`Self::prefetch`] left out and that an addition of these items
+    /// needs.
     #[inline]
-    pub(super) fn is_at(&self, address: BlockAddress) -> bool {
-        matches!(&self.kind, Kind::Blocked(layer) if layer.is_at(address))
+    pub(super) fn prefetch_remaining(&self, hashes: &[Hash], items: ItemSet) {
+        if let Kind::Blocked(layer) = &self.kind {
+            layer.prefetch_remaining(hashes, items);
+        }
     }
 
     /// Prefetches position `start` modulo the bits in a classic layer. Does nothing in other kinds.
@@ -292,15 +320,6 @@ impl Layer {
         }
     }
 
-    /// Prefetches the lines that [`Self::prefetch`] left out and that an addition of these items
-    /// needs.
-    #[inline]
-    pub(super) fn prefetch_remaining(&self, hashes: &[Hash], items: ItemSet) {
-        if let Kind::Blocked(layer) = &self.kind {
-            layer.prefetch_remaining(hashes, items);
-        }
-    }
-
     /// Returns which of these items of a chunk may be in this layer; a layer of blocks also finds
     /// others of the chunk. Expects the items to be prefetched ([`Self::prefetch`]).
     #[inline]
@@ -309,27 +328,6 @@ impl Layer {
             Kind::Blocked(layer) => layer.filter_present(hashes),
             Kind::Classic(layer) => layer.filter_present(hashes, items),
         }
-    }
-
-    /// Returns which items of a chunk may be in this layer; fastest if most of them are absent.
-    /// Prefetches.
-    #[inline]
-    pub(super) fn present(&self, hashes: &[Hash]) -> ItemSet {
-        match &self.kind {
-            Kind::Blocked(layer) => layer.present(hashes),
-            Kind::Classic(layer) => {
-                let items = ItemSet::first(hashes.len());
-                layer.prefetch_each(hashes, items);
-                layer.filter_present(hashes, items)
-            }
-        }
-    }
-
-    /// Returns whether testing the first line of all items first pays even if most items are
-    /// present: whether the layer is large enough that lookups wait for memory.
-    #[inline]
-    pub(super) fn is_memory_bound(&self) -> bool {
-        matches!(&self.kind, Kind::Blocked(layer) if layer.is_memory_bound())
     }
 
     /// Adds an item, and counts it if it tested absent. Returns whether it did. The layer must not

@@ -20,8 +20,11 @@ use super::{Addition, Additions, Author, Paged, Span, base_bytes};
 use crate::filter::{
     error::Error,
     hash::Hash,
-    layer::item_set::{Answers, CHUNK, ItemSet},
-    pages::Payload,
+    layer::{
+        Layer,
+        item_set::{Answers, CHUNK, ItemSet},
+    },
+    pages::{Generations, Payload},
     plan::Demand,
 };
 
@@ -35,11 +38,7 @@ pub(super) enum Writing {
     },
     /// The number of the newest generation.
     Generation {
-        newest: u64,
-        /// Numbers are used again after so many others.
-        most: u64,
-        /// Generations that are alive, counted back from the newest.
-        alive: u64,
+        generations: Generations,
         /// Generations whose number stays.
         kept: u64,
     },
@@ -51,7 +50,7 @@ impl Writing {
     fn fresh(self) -> u64 {
         match self {
             Self::Nothing | Self::Count { .. } => 0,
-            Self::Generation { newest, .. } => newest,
+            Self::Generation { generations, .. } => generations.newest,
         }
     }
 
@@ -61,9 +60,8 @@ impl Writing {
         match self {
             Self::Nothing => payload,
             Self::Count { most } => (payload + 1).min(most),
-            Self::Generation { newest, most, kept, .. } => {
-                if newest.wrapping_sub(payload) & most < kept { payload } else { newest }
-            }
+            Self::Generation { generations, kept } if generations.age(payload) < kept => payload,
+            Self::Generation { generations, .. } => generations.newest,
         }
     }
 
@@ -72,9 +70,7 @@ impl Writing {
     fn holds(self, payload: u64) -> bool {
         match self {
             Self::Nothing | Self::Count { .. } => true,
-            Self::Generation { newest, most, alive, .. } => {
-                newest.wrapping_sub(payload) & most < alive
-            }
+            Self::Generation { generations, .. } => generations.is_alive(payload),
         }
     }
 
@@ -271,29 +267,30 @@ impl Paged {
     /// What an addition writes.
     #[inline]
     fn writing(&self, author: Author) -> Writing {
-        let (newest, most) = (self.pages.generation(), self.pages.plan().payload.most());
-        match (self.window(), author) {
-            (None, _) => self.reading(0),
+        let Some(window) = self.window() else {
+            return self.reading(0);
+        };
+        let alive = match author {
             // At least the newest generation is alive after a turn.
-            (Some(window), Author::Client(now)) => {
-                let alive = window.alive(now).max(1);
-                let kept = if window.rules.refresh { 1 } else { alive };
-                Writing::Generation { newest, most, alive, kept }
-            }
-            (Some(_), Author::Obeyed) => Writing::Generation { newest, most, alive: 1, kept: 1 },
-        }
+            Author::Client(now) => window.alive(now).max(1),
+            Author::Obeyed => 1,
+        };
+        let kept = if window.rules.refresh { 1 } else { alive };
+        let generations = Generations { alive, ..self.pages.generations() };
+        Writing::Generation { generations, kept }
     }
 
     /// What a query takes for an answer.
     #[inline]
     fn reading(&self, now: i64) -> Writing {
-        let (newest, most) = (self.pages.generation(), self.pages.plan().payload.most());
-        match (self.window(), self.pages.plan().payload) {
-            (Some(window), _) => {
-                Writing::Generation { newest, most, alive: window.alive(now), kept: 1 }
-            }
-            (None, Payload::Count { .. }) => Writing::Count { most },
-            (None, _) => Writing::Nothing,
+        if let Some(window) = self.window() {
+            let alive = window.alive(now);
+            let generations = Generations { alive, ..self.pages.generations() };
+            return Writing::Generation { generations, kept: 1 };
+        }
+        match self.pages.plan().payload {
+            Payload::Count { .. } => Writing::Count { most: self.pages.plan().payload.most() },
+            _ => Writing::Nothing,
         }
     }
 
@@ -325,7 +322,7 @@ impl Paged {
     /// The items that the base holds.
     #[inline]
     fn found_in_base(&self, hashes: &[Hash]) -> ItemSet {
-        match self.base() {
+        match self.base().and_then(Layer::blocks) {
             None => ItemSet::default(),
             Some(base) => base.present(hashes),
         }

@@ -8,17 +8,16 @@ impl Paged {
     /// those of an allocation; pages are not asked for one by one, because they fill their classes
     /// (`pages/memory.rs`).
     pub fn memory(&self, size: impl Fn(*const u8) -> usize) -> usize {
-        let mut others = Vec::with_capacity(4);
-        if let Some(rest) = self.rest.as_deref() {
-            others.push(std::ptr::from_ref::<Rest>(rest).cast());
-            match &rest.part {
-                Part::Nothing => {}
-                Part::Base(base) => others.push(base.bits().words().as_ptr().cast()),
-                Part::Window(window) => others.push(window.generations.as_ptr().cast()),
-            }
-        }
-        let others: usize = others.into_iter().map(size).sum();
-        others + self.pages.bytes() as usize + self.leaving_bytes() as usize
+        let Some(rest) = self.rest.as_deref() else {
+            return self.pages.bytes() as usize;
+        };
+        let part = match &rest.part {
+            Part::Nothing => 0,
+            Part::Base(base) => size(base.bits().words().as_ptr().cast()),
+            Part::Window(window) => size(window.generations.as_ptr().cast()),
+        };
+        let rest = size(std::ptr::from_ref(rest).cast());
+        part + rest + (self.pages.bytes() + self.leaving_bytes()) as usize
     }
 
     /// Bytes of pages that were forgotten and are not freed yet.
@@ -40,28 +39,16 @@ impl Paged {
         &mut self,
         from: u64,
         mut mover: impl FnMut(*mut u8, usize) -> *mut u8,
-        mut stop: impl FnMut() -> bool,
+        stop: impl FnMut() -> bool,
     ) -> Option<u64> {
-        if from == 0 {
-            if let Some(base) = self.base_mut() {
-                let bytes = size_of_val(base.bits().words());
-                // SAFETY: the caller's promise.
-                unsafe { base.relocate(|words| mover(words.cast(), bytes).cast()) };
-            }
+        if from == 0
+            && let Some(Rest { part: Part::Base(base), .. }) = self.rest.as_deref_mut()
+        {
+            let bytes = size_of_val(base.bits().words());
             // SAFETY: the caller's promise.
-            unsafe { self.pages.relocate_small(&mut mover) };
+            unsafe { base.relocate(|words| mover(words.cast(), bytes).cast()) };
         }
-        let first = usize::try_from(from.saturating_sub(1)).unwrap_or(usize::MAX);
-        let pages = self.pages.pages_mut();
-        let last = pages.len().saturating_sub(1);
-        for (number, page) in pages.iter_mut().enumerate().skip(first) {
-            let bytes = page.bytes() as usize;
-            // SAFETY: the caller's promise.
-            unsafe { page.relocate(|words| mover(words.cast(), bytes).cast()) };
-            if number < last && stop() {
-                return Some(number as u64 + 2);
-            }
-        }
-        None
+        // SAFETY: the caller's promise.
+        unsafe { self.pages.relocate(from, mover, stop) }
     }
 }

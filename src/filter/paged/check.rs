@@ -5,8 +5,8 @@
 //! ```
 //!
 //! Stored bytes are untrusted until they have passed. A forged number costs only the refusal: the
-//! plan allocates nothing. Each page is checked as it is read (`Page::from_words`), and their sum
-//! by `Pages::from_pages`.
+//! plan allocates nothing. Each page is checked as it is read (`Page::from_words`), and the number
+//! of slots by `Pages::from_pages`.
 //!
 //! What is not checked: that [`Generation::items`](super::Generation::items) fit the slots, and
 //! that no slot has a number that no generation has. A forged filter that lies there refuses too
@@ -15,12 +15,12 @@
 use super::{Paged, Window};
 use crate::{
     filter::{
-        check::{Broken, Plan},
+        error::Error,
         foreign::Family,
-        layer::Layer,
-        pages::{self, MAX_PAGES, Pages, Payload},
-        params::{Expansion, check_ranges},
-        plan::LayerPlan,
+        identity,
+        pages::{self, Payload},
+        params::{CellKind, Expansion, Params},
+        plan::{LayerPlan, Plan},
     },
     sharding::Shard,
 };
@@ -42,20 +42,11 @@ pub struct PagedPlan {
     pub base: Option<LayerPlan>,
     /// The numbers of the pages.
     pub pages: pages::Plan,
-    /// Pages; 0 for the small form.
-    pub page_count: u64,
-    /// Slots in all pages.
-    pub slots: u64,
     /// Void slots that splits copied.
     pub copies: u64,
     /// How the filter forgets, if it does.
     pub window: Option<Window>,
 }
-
-/// Bits or pages that do not follow the plan of their filter.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("bits or pages that do not follow the plan of their filter")]
-pub struct Mismatch;
 
 impl PagedPlan {
     /// The plan of an existing filter.
@@ -69,8 +60,6 @@ impl PagedPlan {
             shard: filter.shard(),
             base: filter.base().map(LayerPlan::of),
             pages: filter.pages.plan(),
-            page_count: filter.pages.pages().len() as u64,
-            slots: filter.pages.slot_count(),
             copies: filter.pages.copies(),
             window: filter.window().cloned(),
         }
@@ -80,9 +69,9 @@ impl PagedPlan {
     ///
     /// # Errors
     /// The first invariant that is broken.
-    pub fn check(&self) -> Result<(), Broken> {
-        let &Self { error_rate, capacity, expansion, .. } = self;
-        check_ranges(error_rate, capacity)?;
+    pub fn check(&self) -> Result<(), Error> {
+        let &Self { capacity, expansion, .. } = self;
+        self.params().check()?;
         if let Some(factor) = expansion.factor() {
             Expansion::new(factor.into())?;
         }
@@ -93,34 +82,24 @@ impl PagedPlan {
         let payload = match &self.window {
             None => matches!(self.pages.payload, Payload::Nothing | Payload::Count { .. }),
             Some(window) => {
-                window.check(expansion.factor().is_some(), capacity)?;
+                if !window.is_sound(expansion.factor().is_some(), capacity) {
+                    return Err(Error::Impossible("a window that no filter has"));
+                }
                 let bits = super::window::number_bits(window.rules);
                 self.pages.payload == Payload::Generation { bits }
             }
         };
         let below = self.base.is_none() || self.pages.payload == Payload::Nothing;
         if !payload || !below {
-            return Err(Broken::Pages);
+            return Err(Error::Impossible("pages that do not belong to the filter"));
         }
-        let counted = self.window.is_none();
-        let most = self.pages.most_slots(self.page_count.max(1));
-        let copies = if counted { self.copies <= self.slots } else { self.copies == 0 };
-        let count = match self.page_count {
-            0 => self.copies == 0,
-            count => count <= MAX_PAGES,
-        };
-        if copies && count && (!counted || self.slots - self.copies <= most) {
-            Ok(())
-        } else {
-            Err(Broken::Pages)
-        }
+        Ok(())
     }
 
     /// Checks the layer below the pages as the only layer of a filter that has just become full.
-    fn check_base(&self, base: &LayerPlan) -> Result<(), Broken> {
+    fn check_base(&self, base: &LayerPlan) -> Result<(), Error> {
         if base.items != base.capacity || base.capacity != self.capacity {
-            let &LayerPlan { capacity, items, .. } = base;
-            return Err(Broken::Items { index: 0, items, capacity });
+            return Err(Error::Impossible("a layer below pages that is not full"));
         }
         let stack = Plan {
             family: Family::Native,
@@ -132,16 +111,26 @@ impl PagedPlan {
         };
         match self.expansion.factor() {
             Some(_) => stack.check(),
-            None => Err(Broken::Layers(2)),
+            None => Err(Error::Impossible("pages above a layer that does not scale")),
         }
     }
 
-    /// Compares the layer and the pages that were read with the plan.
-    pub(super) fn compare(&self, base: Option<&Layer>, pages: &Pages) -> Result<(), Mismatch> {
-        let equal = base.map(LayerPlan::of) == self.base
-            && pages.plan() == self.pages
-            && pages.pages().len() as u64 == self.page_count
-            && (pages.slot_count(), pages.copies()) == (self.slots, self.copies);
-        if equal { Ok(()) } else { Err(Mismatch) }
+    /// The parameters of the filter.
+    #[must_use]
+    pub fn params(&self) -> Params {
+        let &Self { error_rate, capacity, expansion, seed, .. } = self;
+        let cells = match self.pages.payload {
+            Payload::Count { .. } => CellKind::Counters,
+            Payload::Nothing | Payload::Generation { .. } => CellKind::Bits,
+        };
+        Params { error_rate, capacity, expansion, seed, cells }
+    }
+
+    /// The identity: equal for a filter and its copies, however far they have grown, also before
+    /// pages lay above its layer.
+    #[must_use]
+    pub fn identity(&self) -> u64 {
+        let rules = self.window.as_ref().map(|window| window.rules);
+        identity::native(&self.params(), self.shard, rules)
     }
 }

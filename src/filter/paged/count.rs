@@ -46,7 +46,7 @@ impl Paged {
             hashes.iter().for_each(|_| answers.push(false));
             return;
         }
-        let (highest, mut refused) = (self.pages.highest_count(), 0_u32);
+        let (highest, mut refused) = (self.pages.plan().payload.most() + 1, 0_u32);
         self.pages.lower_chunk(hashes, |before| {
             answers.push(before > 0 && before < highest);
             refused += u32::from(before == highest);
@@ -57,8 +57,7 @@ impl Paged {
     }
 
     /// How often the item was added and not deleted since: exact but for items with equal tags, and
-    /// never too low. The highest count, [`Pages::highest_count`](super::Pages::highest_count),
-    /// means "at least so often". 0 in a filter that does not count.
+    /// never too low. The highest count means "at least so often". 0 if the filter does not count.
     #[must_use]
     pub fn count(&self, hash: Hash) -> u64 {
         if self.counts() { self.pages.count(hash) } else { 0 }

@@ -4,12 +4,7 @@
 //! filter of up to 100,000 items.
 
 use super::{Paged, PagedPlan, SHARE_ABOVE};
-use crate::filter::{
-    estimate::Estimate,
-    identity,
-    pages::Payload,
-    params::{CellKind, Params},
-};
+use crate::filter::estimate::Estimate;
 
 impl Paged {
     /// The share of the pages' slots that are taken, and the rate of the base and the pages
@@ -42,26 +37,9 @@ impl Paged {
         self.counts().then(|| self.pages.sample().saturated)
     }
 
-    /// The identity: equal for a filter and its copies, however far they have grown, also before
-    /// pages lay above its layer.
+    /// [`PagedPlan::identity`].
     #[must_use]
     pub fn identity(&self) -> u64 {
-        let rules = self.window().map(|window| window.rules);
-        identity::native(&self.params(), self.shard(), rules)
-    }
-}
-
-impl PagedPlan {
-    /// The identity of the filter of this plan.
-    #[must_use]
-    pub fn identity(&self) -> u64 {
-        let &Self { error_rate, capacity, expansion, seed, shard, .. } = self;
-        let cells = match self.pages.payload {
-            Payload::Count { .. } => CellKind::Counters,
-            Payload::Nothing | Payload::Generation { .. } => CellKind::Bits,
-        };
-        let rules = self.window.as_ref().map(|window| window.rules);
-        let params = Params { error_rate, capacity, expansion, seed, cells };
-        identity::native(&params, shard, rules)
+        PagedPlan::of(self).identity()
     }
 }

@@ -18,12 +18,12 @@
 //! (`pages/plan.rs`). If that is too much, the union is refused. At 1 %, two filters of a million
 //! items can be united, and then the union of two of those cannot.
 
-use super::{Paged, Part, Rest, SHARE_ABOVE, base_bytes};
+use super::{Paged, Part, SHARE_ABOVE, base_bytes};
 use crate::filter::{
     error::Error,
     foreign::Family,
     layer::Layer,
-    merge::{Difference, UnitedLayer, Unmergeable},
+    merge::{Difference, UnitedLayer, Unmergeable, difference_of},
     pages::{self, Pages},
     plan::Demand,
     stack::Filter,
@@ -34,9 +34,6 @@ pub const MOST_UNITED: u64 = 1 << 24;
 
 /// Slots that are copied, compared and freed in the time in which one is moved.
 const COPIED_PER_MOVED: u64 = 64;
-
-/// Buckets of a page.
-const BUCKETS: f64 = 64.0 * pages::BLOCKS as f64;
 
 /// Additions of counts to themselves after which all of them are saturated.
 const MOST_REPEATS: usize = 15;
@@ -94,28 +91,20 @@ impl<'a> Member<'a> {
 
     /// The first property in which two members differ.
     fn difference(self, other: Self) -> Option<Difference> {
-        let (a, b) = (self.numbers(), other.numbers());
-        let ((Some((a, of_a)), Some((b, of_b))), bases) =
-            ((a, b), [self.base().is_some(), other.base().is_some()])
-        else {
-            return Some(Difference::Kind);
-        };
-        let checks = [
-            (a.cells == b.cells && bases[0] == bases[1], Difference::Kind),
-            (of_a == of_b, Difference::Shard),
-            (a.seed == b.seed, Difference::Seed),
-            (a.error_rate == b.error_rate, Difference::ErrorRate),
-            (a.capacity == b.capacity, Difference::Capacity),
-            (a.expansion == b.expansion, Difference::Expansion),
-        ];
-        checks.into_iter().find(|(alike, _)| !alike).map(|(_, difference)| difference)
+        match (self.numbers(), other.numbers()) {
+            (Some((a, of_a)), Some((b, of_b))) => {
+                let alike = self.base().is_some() == other.base().is_some();
+                difference_of(alike, a.seed == b.seed, [a, b], [of_a, of_b])
+            }
+            _ => Some(Difference::Kind),
+        }
     }
 
     /// Parameters and shard; `None` for a filter that has no pages to go on in.
     fn numbers(self) -> Option<(crate::filter::Params, Option<crate::sharding::Shard>)> {
         match self {
             Self::Layer(filter) => {
-                let one = filter.family() == Family::Native && filter.older().len() == 0;
+                let one = filter.family() == Family::Native && filter.older().is_empty();
                 let scales = filter.expansion().factor().is_some();
                 (one && scales).then(|| (filter.params(), filter.shard()))
             }
@@ -210,9 +199,7 @@ impl Paged {
             keep_rate(&mut pages, params.error_rate * share, limited)?;
         }
         let part = base.map_or(Part::Nothing, Part::Base);
-        let rest = Rest::boxed(part, params.expansion, shard);
-        let (seed, error_rate) = (params.seed, params.error_rate);
-        Ok(Some(Self { seed, error_rate, capacity, pages, rest }))
+        Ok(Some(Self::of(&params, pages, part, shard)))
     }
 }
 
@@ -232,7 +219,8 @@ fn check_work(copied: u64, moved: u64) -> Result<(), Unmergeable> {
 /// Plans the growth of a union so that it keeps the rate.
 fn keep_rate(pages: &mut Pages, asked: f64, limited: bool) -> Result<(), Unmergeable> {
     let (plan, rate) = (pages.plan(), pages.sample().error_rate);
-    let unit = f64::from(plan.page_slots) / BUCKETS * libm::exp2(-f64::from(plan.tag_bits));
+    let unit = f64::from(plan.page_slots) / pages::PAGE_BUCKETS as f64
+        * libm::exp2(-f64::from(plan.tag_bits));
     let count = pages.pages().len().max(1) as u64;
     let level = count.ilog2();
     let planned = plan.first_pages.ilog2() + u32::from(plan.doublings);
@@ -245,22 +233,4 @@ fn keep_rate(pages: &mut Pages, asked: f64, limited: bool) -> Result<(), Unmerge
     }
     pages.plan_no_doublings();
     if limited && rate + unit * rest > asked { Err(Unmergeable::Rate) } else { Ok(()) }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn slots_that_are_copied_count_like_slots_that_move() {
-        let most = MOST_UNITED;
-        assert_eq!(check_work(most, most - most / COPIED_PER_MOVED), Ok(()));
-        assert_eq!(check_work(COPIED_PER_MOVED * most, 0), Ok(()));
-        let large = |copied, moved| {
-            assert_eq!(check_work(copied, moved), Err(Unmergeable::Large(copied + moved)));
-        };
-        large(0, most + 1);
-        large(COPIED_PER_MOVED * most, 1);
-        large(1 << 40, 10);
-    }
 }

@@ -44,9 +44,9 @@ mod size;
 mod window;
 
 pub use additions::{Addition, Additions, Author};
-pub use check::{Mismatch, PagedPlan};
+pub use check::PagedPlan;
 pub use merge::{MOST_UNITED, Member, NoUnion};
-pub use rules::{Fault, MAX_GENERATIONS, MAX_MILLISECONDS, MAX_TIME, NEVER, Rules, Span};
+pub use rules::{MAX_GENERATIONS, MAX_MILLISECONDS, MAX_TIME, NEVER, Rules, Span};
 pub use size::expected_bytes;
 pub use window::{Generation, MOST_SWEPT, SWEEP_EVERY, Shift, Sweep, Window};
 
@@ -118,21 +118,26 @@ impl Paged {
     /// `Error::OutOfMemory`.
     pub fn new(params: &Params, rules: Option<Rules>, ceiling: u64) -> Result<Self, Error> {
         params.check()?;
-        let &Params { error_rate, capacity, expansion, seed, cells } = params;
         if let Some(rules) = rules {
-            rules.check(expansion.factor().is_some())?;
-            if cells != CellKind::Bits {
+            rules.check(params.expansion.factor().is_some())?;
+            if params.cells != CellKind::Bits {
                 return Err(Error::Window);
             }
         }
         let plan = plan(params, rules)?;
-        let wanted = full_bytes(&plan);
+        let wanted = plan.expected_bytes(plan.most_slots(plan.first_pages.into()))?;
         if wanted > ceiling {
             return Err(Error::Ceiling { wanted, ceiling });
         }
         let part = rules.map(Window::new).transpose()?.map_or(Part::Nothing, Part::Window);
-        let (pages, rest) = (Pages::new(plan)?, Rest::boxed(part, expansion, None));
-        Ok(Self { seed, error_rate, capacity, pages, rest })
+        Ok(Self::of(params, Pages::new(plan)?, part, None))
+    }
+
+    fn of(params: &Params, pages: Pages, part: Part, shard: Option<Shard>) -> Self {
+        let &Params { seed, error_rate, capacity, expansion, .. } = params;
+        let some = !Rest::is_nothing(&part, expansion, shard);
+        let rest = some.then(|| Box::new(Rest { part, expansion, shard, ..Rest::default() }));
+        Self { seed, error_rate, capacity, pages, rest }
     }
 
     /// The filter with empty pages above a full layer of plain bits. `params` are those of the
@@ -142,26 +147,14 @@ impl Paged {
     /// Those of [`Params::check`].
     pub fn above(base: Layer, params: &Params, shard: Option<Shard>) -> Result<Self, Error> {
         params.check()?;
-        Ok(Self {
-            seed: params.seed,
-            error_rate: params.error_rate,
-            capacity: params.capacity,
-            pages: Pages::new(plan_above(params.error_rate)?)?,
-            rest: Rest::boxed(Part::Base(base), params.expansion, shard),
-        })
+        let pages = Pages::new(plan_above(params.error_rate)?)?;
+        Ok(Self::of(params, pages, Part::Base(base), shard))
     }
 
-    /// The filter of a plan that [`PagedPlan::check`] accepts, with the layer and the pages that
-    /// were read.
-    ///
-    /// # Errors
-    /// What of the layer or the pages does not follow the plan.
-    pub fn from_parts(
-        plan: &PagedPlan,
-        base: Option<Layer>,
-        mut pages: Pages,
-    ) -> Result<Self, Mismatch> {
-        plan.compare(base.as_ref(), &pages)?;
+    /// The filter of a plan that [`PagedPlan::check`] accepts, with the layer and the pages of the
+    /// plan.
+    #[must_use]
+    pub fn from_parts(plan: &PagedPlan, base: Option<Layer>, mut pages: Pages) -> Self {
         if let Some(window) = &plan.window {
             window.tell(&mut pages);
         }
@@ -169,9 +162,7 @@ impl Paged {
             Some(base) => Part::Base(base),
             None => plan.window.clone().map_or(Part::Nothing, Part::Window),
         };
-        let &PagedPlan { seed, error_rate, capacity, expansion, shard, .. } = plan;
-        let rest = Rest::boxed(part, expansion, shard);
-        Ok(Self { seed, error_rate, capacity, pages, rest })
+        Self::of(&plan.params(), pages, part, plan.shard)
     }
 
     /// Makes the filter a shard of a sharded filter, or of none. The filter does not check its
@@ -194,8 +185,7 @@ impl Paged {
             Part::Base(base) => Part::Base(base.duplicate()?),
             Part::Window(window) => Part::Window(window.clone()),
         };
-        let rest = Rest::boxed(part, self.expansion(), self.shard());
-        Ok(Self { pages: self.pages.duplicate()?, rest, ..*self })
+        Ok(Self::of(&self.params(), self.pages.duplicate()?, part, self.shard()))
     }
 
     /// The key of the filter's hash. It is secret: never send it to a client.
@@ -246,23 +236,10 @@ impl Paged {
         if let Part::Base(base) = self.part() { Some(base) } else { None }
     }
 
-    /// The layer below the pages, mutable only so that an allocator may move it.
-    pub fn base_mut(&mut self) -> Option<&mut Layer> {
-        match self.rest.as_deref_mut() {
-            Some(Rest { part: Part::Base(base), .. }) => Some(base),
-            _ => None,
-        }
-    }
-
     /// The pages.
     #[must_use]
     pub fn pages(&self) -> &Pages {
         &self.pages
-    }
-
-    /// The pages, mutable only so that an allocator may move them.
-    pub fn pages_mut(&mut self) -> &mut Pages {
-        &mut self.pages
     }
 
     /// How the filter forgets, and its generations.
@@ -354,20 +331,6 @@ impl Rest {
     fn is_nothing(part: &Part, expansion: Expansion, shard: Option<Shard>) -> bool {
         matches!(part, Part::Nothing) && expansion == Expansion::USUAL && shard.is_none()
     }
-
-    /// Boxes the parts, or returns `None` if there are none.
-    fn boxed(part: Part, expansion: Expansion, shard: Option<Shard>) -> Option<Box<Self>> {
-        let is_something = !Self::is_nothing(&part, expansion, shard);
-        is_something.then(|| Box::new(Self { part, expansion, shard, ..Self::default() }))
-    }
-
-    #[inline]
-    fn window(this: &mut Option<Box<Self>>) -> Option<&mut Window> {
-        match this.as_deref_mut() {
-            Some(Self { part: Part::Window(window), .. }) => Some(window),
-            _ => None,
-        }
-    }
 }
 
 /// Bytes of the bits of a layer.
@@ -408,14 +371,4 @@ fn plan(params: &Params, rules: Option<Rules>) -> Result<pages::Plan, Error> {
 fn plan_above(asked: f64) -> Result<pages::Plan, Error> {
     let rate = (asked * SHARE_ABOVE).max(f64::MIN_POSITIVE);
     pages::Plan::new(rate, 0, Growth::Endless, Payload::Nothing)
-}
-
-/// Bytes of the first pages of a plan when they are full, without what an allocator rounds up.
-fn full_bytes(plan: &pages::Plan) -> u64 {
-    let ends = 64 * pages::BLOCKS as u64;
-    // An end, a marker, the tag and the payload.
-    let width = 2 + u64::from(plan.tag_bits + plan.payload.bits());
-    // A line for the starts of the blocks, and on average half a word of each block is empty.
-    let page = 64 * 8 + ends + u64::from(plan.page_slots) * width + 32 * pages::BLOCKS as u64;
-    plan.first_pages.saturating_mul(page / 8)
 }

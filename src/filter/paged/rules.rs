@@ -104,20 +104,3 @@ impl Rules {
         self.passed(start, now, u64::from(self.generations) + 1).is_lt()
     }
 }
-
-/// What is wrong with a stored window.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Fault {
-    /// The rules or the capacity are out of range.
-    #[error("a window that cannot be reserved")]
-    Rules,
-    /// None, or more than can be alive.
-    #[error("{0} generations")]
-    Generations(usize),
-    /// Starts that are out of order, too close, out of range, or out of the window.
-    #[error("generations that do not follow each other")]
-    Starts,
-    /// Numbers of generations that do not follow each other, or a pass over pages that none began.
-    #[error("generations with wrong numbers")]
-    Numbers,
-}

@@ -3,9 +3,9 @@
 use super::{Paged, Rest, plan, plan_above, window};
 use crate::filter::{
     Rules, Span,
-    check::Plan,
     error::Error,
     params::{CellKind, Expansion, Params},
+    plan::Plan,
 };
 
 /// The largest capacity of a filter that grows for which nobody has counted the items: RedisBloom's

@@ -42,10 +42,10 @@
 //! generation started. A window that does not scale refuses new items by that sum, therefore none
 //! while at most its capacity of distinct items came within T (1 + 1/G).
 
-use super::{Fault, MAX_TIME, NEVER, Paged, Rest, Rules, Span};
+use super::{MAX_TIME, NEVER, Paged, Part, Rest, Rules, Span};
 use crate::filter::{
     error::Error,
-    pages::{BLOCKS, MAX_PAGES, Pages},
+    pages::{MAX_PAGES, Page, Pages},
 };
 
 /// Additions that change a window, for each page that is swept. A page holds some 2,000 slots, so a
@@ -255,18 +255,17 @@ impl Window {
         pages.turn(newest as u8, self.generations.len() as u8);
     }
 
-    /// Checks a window that may come from anywhere, of a filter that scales or not.
-    ///
-    /// # Errors
-    /// What is wrong.
-    pub(super) fn check(&self, scales: bool, capacity: u64) -> Result<(), Fault> {
-        self.rules.check(scales).map_err(|_| Fault::Rules)?;
+    /// Whether a window that may come from anywhere, of a filter that scales or not, is one that
+    /// this module makes.
+    pub(super) fn is_sound(&self, scales: bool, capacity: u64) -> bool {
         let count = self.generations.len();
-        if !(1..=self.rules.most_generations()).contains(&count) {
-            return Err(Fault::Generations(count));
+        if self.rules.check(scales).is_err()
+            || !(1..=self.rules.most_generations()).contains(&count)
+        {
+            return false;
         }
         let newest = self.newest();
-        let sound = match self.rules.span {
+        let starts = match self.rules.span {
             Span::Items => {
                 self.generations.iter().all(|generation| generation.start == 0)
                     && newest.items < generation_items(self.rules, capacity)
@@ -283,9 +282,6 @@ impl Window {
                     && self.generations.windows(2).all(apart)
             }
         };
-        if !sound {
-            return Err(Fault::Starts);
-        }
         let &Self { number, sweep: Sweep { oldest, floor, page, changes }, .. } = self;
         // The oldest slots and the newest have different numbers.
         let numbers = (count as u64 - 1..=u64::MAX / 2).contains(&number)
@@ -293,7 +289,7 @@ impl Window {
             && floor <= self.first_alive()
             && number - oldest < 1 << number_bits(self.rules);
         let pass = if floor == oldest { page == 0 } else { page < MAX_PAGES };
-        if numbers && pass && changes < SWEEP_EVERY { Ok(()) } else { Err(Fault::Numbers) }
+        starts && numbers && pass && changes < SWEEP_EVERY
     }
 }
 
@@ -312,15 +308,17 @@ impl Paged {
     /// is one. The slots leave with the next passes.
     pub fn forget(&mut self, now: i64) -> Option<Shift> {
         let start = now.clamp(0, MAX_TIME);
-        self.drop_dead(start).then_some(Shift::Forget { start })
+        let (window, pages, leaving) = self.window_mut()?;
+        window.drop_dead(pages, leaving, start).then_some(Shift::Forget { start })
     }
 
     /// Removes the forgotten slots of up to `pages` pages, at most [`MOST_SWEPT`], and joins up to
     /// as many: some 60 µs each. Returns the change for copies to obey, or `None` if there was
     /// nothing to do.
     pub fn sweep(&mut self, pages: u64) -> Option<Shift> {
-        let pages = pages.min(MOST_SWEPT);
-        self.sweep_pages(pages).then_some(Shift::Sweep { pages })
+        let count = pages.min(MOST_SWEPT);
+        let (window, pages, _) = self.window_mut()?;
+        window.sweep(pages, count).then_some(Shift::Sweep { pages: count })
     }
 
     /// Makes a change that [`Self::turn`], [`Self::forget`] or [`Self::sweep`] made elsewhere.
@@ -329,20 +327,20 @@ impl Paged {
     /// `Error::Window` for a change that no copy of this filter can have made; nothing changes
     /// then.
     pub fn obey(&mut self, shift: Shift) -> Result<(), Error> {
-        let window = Rest::window(&mut self.rest).ok_or(Error::Window)?;
+        let (window, pages, leaving) = self.window_mut().ok_or(Error::Window)?;
         let start = match shift {
-            Shift::Sweep { pages } if pages > MOST_SWEPT => return Err(Error::Window),
-            Shift::Sweep { pages } => {
-                self.sweep_pages(pages);
+            Shift::Sweep { pages: count } if count <= MOST_SWEPT => {
+                window.sweep(pages, count);
                 return Ok(());
             }
+            Shift::Sweep { .. } => return Err(Error::Window),
             Shift::Open { start } | Shift::Forget { start } => start,
         };
         if window.rules.span == Span::Items || !(0..=MAX_TIME).contains(&start) {
             return Err(Error::Window);
         }
         if let Shift::Forget { .. } = shift {
-            self.drop_dead(start);
+            window.drop_dead(pages, leaving, start);
             return Ok(());
         }
         let Generation { start: newest, items } = window.newest();
@@ -354,40 +352,27 @@ impl Paged {
         } else if items > 0 && !window.rules.is_over(newest, start) {
             return Err(Error::Window);
         } else {
-            self.drop_dead(start);
-            let is_empty = self.window().is_some_and(|window| window.newest().items == 0);
-            let stays = is_empty || !self.free_number(MOST_SWEPT);
-            match Rest::window(&mut self.rest) {
-                Some(window) if stays => window.stamp(start),
-                _ => self.open(start),
+            window.drop_dead(pages, leaving, start);
+            if window.newest().items == 0 || !window.free_number(pages, MOST_SWEPT) {
+                window.stamp(start);
+            } else {
+                window.open(pages, start);
             }
         }
         Ok(())
-    }
-
-    /// Sweeps up to `pages` pages, until the next number is free; returns whether it is.
-    fn free_number(&mut self, pages: u64) -> bool {
-        let in_use = |paged: &Self| paged.window().is_some_and(Window::next_is_in_use);
-        for _ in 0..pages {
-            if !in_use(self) {
-                return true;
-            }
-            self.sweep_pages(1);
-        }
-        !in_use(self)
     }
 
     /// Counts an addition that changed the slot of an item: it had this payload before, if there
     /// was one. Sweeps a page and opens a generation if it is time.
     #[inline]
     pub(super) fn moved_to_newest(&mut self, before: Option<u64>) {
-        let Some(window) = Rest::window(&mut self.rest) else {
+        let capacity = self.capacity;
+        let Some((window, pages, _)) = self.window_mut() else {
             return;
         };
         let newest = window.generations.len() - 1;
         if let Some(payload) = before {
-            let most = self.pages.plan().payload.most();
-            let age = self.pages.generation().wrapping_sub(payload) & most;
+            let age = pages.generations().age(payload);
             // A dead generation counts no items any more.
             if let Some(older) = newest.checked_sub(age as usize) {
                 let items = &mut window.generations[older].items;
@@ -396,52 +381,83 @@ impl Paged {
         }
         let items = &mut window.generations[newest].items;
         *items = items.saturating_add(1);
-        let is_over = window.left(self.capacity) == 0;
+        let is_over = window.left(capacity) == 0;
         window.sweep.changes += 1;
         let is_due = window.sweep.changes >= SWEEP_EVERY;
         if is_due {
             window.sweep.changes = 0;
-            self.sweep_pages(1);
-            self.release(RELEASED);
+            window.sweep(pages, 1);
         }
         if is_over {
-            self.open(0);
+            window.open(pages, 0);
+        }
+        if is_due {
+            self.release(RELEASED);
         }
     }
 
+    /// Frees up to `pages` pages of a window that was emptied, some 100 ns each. Returns whether
+    /// there are more. Additions free them in passing. No copy needs to do the same.
+    pub fn release(&mut self, pages: usize) -> bool {
+        let Some((_, _, leaving)) = self.window_mut() else {
+            return false;
+        };
+        leaving.truncate(leaving.len().saturating_sub(pages));
+        if leaving.is_empty() {
+            *leaving = Vec::new();
+        }
+        !leaving.is_empty()
+    }
+
+    /// The window, its pages, and those that are to be freed.
+    #[inline]
+    fn window_mut(&mut self) -> Option<(&mut Window, &mut Pages, &mut Vec<Page>)> {
+        match self.rest.as_deref_mut()? {
+            Rest { part: Part::Window(window), leaving, .. } => {
+                Some((window, &mut self.pages, leaving))
+            }
+            _ => None,
+        }
+    }
+}
+
+impl Window {
+    /// Sweeps up to `most` pages, until the next number is free; returns whether it is.
+    fn free_number(&mut self, pages: &mut Pages, most: u64) -> bool {
+        for _ in 0..most {
+            if !self.next_is_in_use() {
+                break;
+            }
+            self.sweep(pages, 1);
+        }
+        !self.next_is_in_use()
+    }
+
     /// Opens a generation. If its number is in use, finishes the pass first.
-    fn open(&mut self, start: i64) {
-        if let Some(window) = Rest::window(&mut self.rest)
-            && window.generations.len() >= window.rules.most_generations()
-        {
-            window.generations.remove(0);
-            window.tell(&mut self.pages);
+    fn open(&mut self, pages: &mut Pages, start: i64) {
+        if self.generations.len() >= self.rules.most_generations() {
+            self.generations.remove(0);
+            self.tell(pages);
         }
-        self.free_number(u64::MAX);
-        if let Some(window) = Rest::window(&mut self.rest) {
-            window.number += 1;
-            window.generations.push(Generation { start, items: 0 });
-            window.tell(&mut self.pages);
-        }
+        self.free_number(pages, u64::MAX);
+        self.number += 1;
+        self.generations.push(Generation { start, items: 0 });
+        self.tell(pages);
     }
 
     /// Drops the generations that are out of the window at `now`; returns whether there were any.
     /// If all are out, the filter is emptied, and a generation waits for the first addition.
-    fn drop_dead(&mut self, now: i64) -> bool {
-        let Some(window) = Rest::window(&mut self.rest) else {
-            return false;
-        };
-        let dead = window.dead(now);
+    fn drop_dead(&mut self, pages: &mut Pages, leaving: &mut Vec<Page>, now: i64) -> bool {
+        let dead = self.dead(now);
         if dead == 0 {
             return false;
         }
-        window.generations.drain(..dead);
-        window.tell(&mut self.pages);
-        if window.generations.is_empty() {
-            let next = window.number + 1;
-            window.sweep = Sweep { oldest: next, floor: next, page: 0, changes: 0 };
-            let mut gone = self.pages.clear();
-            let leaving = &mut self.rest_mut().leaving;
+        self.generations.drain(..dead);
+        self.tell(pages);
+        if self.generations.is_empty() {
+            let next = self.number + 1;
+            self.sweep = Sweep { oldest: next, floor: next, page: 0, changes: 0 };
+            let mut gone = pages.clear();
             // The longer list takes the other. Without memory for both, one is freed at once.
             if leaving.len() < gone.len() {
                 std::mem::swap(leaving, &mut gone);
@@ -449,47 +465,27 @@ impl Paged {
             if leaving.try_reserve(gone.len()).is_ok() {
                 leaving.append(&mut gone);
             }
-            self.open(NEVER);
+            self.open(pages, NEVER);
         }
         true
     }
 
-    /// Frees up to `pages` pages of a window that was emptied, some 100 ns each. Returns whether
-    /// there are more. Additions free them in passing. No copy needs to do the same.
-    pub fn release(&mut self, pages: usize) -> bool {
-        let Some(rest) = self.rest.as_deref_mut() else {
-            return false;
-        };
-        let left = rest.leaving.len().saturating_sub(pages);
-        rest.leaving.truncate(left);
-        if left == 0 {
-            rest.leaving = Vec::new();
-        }
-        left > 0
-    }
-
     /// Sweeps the next `count` pages, as long as there are forgotten slots, and joins pages.
     /// Returns whether there was anything to do.
-    fn sweep_pages(&mut self, count: u64) -> bool {
-        let Some(window) = Rest::window(&mut self.rest) else {
-            return false;
-        };
-        let first_alive = window.first_alive();
-        let sweep = &mut window.sweep;
+    fn sweep(&mut self, pages: &mut Pages, count: u64) -> bool {
+        let first_alive = self.first_alive();
+        let sweep = &mut self.sweep;
         for done in 0..count {
             if sweep.floor == sweep.oldest {
                 (sweep.floor, sweep.page) = (first_alive, 0);
             }
             let is_clean = sweep.floor == sweep.oldest;
             if !is_clean {
-                for block in 0..BLOCKS {
-                    self.pages.sweep(sweep.page as usize, block);
-                }
+                pages.sweep(sweep.page as usize);
                 sweep.page += 1;
             }
-            // What finds no memory is tried again later.
-            let joined = self.pages.join_if_due() == Ok(true);
-            if sweep.page >= self.pages.pages().len() as u64 {
+            let joined = pages.join_if_due();
+            if sweep.page >= pages.pages().len() as u64 {
                 (sweep.oldest, sweep.page) = (sweep.floor, 0);
             }
             if is_clean && !joined {

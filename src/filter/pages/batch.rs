@@ -10,7 +10,7 @@
 //! Each stage waits for memory only where the one before has just asked for it, and 64 waits
 //! overlap.
 
-use super::{Address, Body, Change, Pages, block, select::with_select};
+use super::{Address, Body, Pages, block, page::Place, select::with_select};
 use crate::filter::{
     error::Error,
     hash::Hash,
@@ -58,20 +58,13 @@ impl Pages {
         })
     }
 
-    /// Changes or removes the slot that matches each item of a chunk of at most 64 in order, as
-    /// `change` says of its payload. Calls `answer` with the payload before. Slots of void tags
-    /// that stand for items of two pages are not removed where payloads are counts, since their
-    /// count is the highest.
+    /// Deletes each item of a chunk of at most 64 once, in order. Calls `answer` with the count of
+    /// each before. One at the highest count stays.
     #[inline]
-    pub fn alter_chunk(
-        &mut self,
-        hashes: &[Hash],
-        change: impl Fn(u64) -> Change,
-        mut answer: impl FnMut(Option<u64>),
-    ) {
+    pub fn lower_chunk(&mut self, hashes: &[Hash], mut answer: impl FnMut(u64)) {
         with_select!(select => {
             self.prefetch(hashes);
-            hashes.iter().for_each(|&hash| answer(self.alter_by(select, hash, &change)));
+            hashes.iter().for_each(|&hash| answer(self.lower_by(select, hash)));
         });
     }
 
@@ -90,7 +83,7 @@ impl Pages {
         let pages = &pages[..hashes.len().min(CHUNK)];
         pages.iter().for_each(|&page| table[page].prefetch_starts());
         for ((&page, &hash), block) in pages.iter().zip(hashes).zip(&mut blocks) {
-            *block = table[page].prefetch_block(super::place(hash));
+            *block = table[page].prefetch_block(Place::of(hash));
         }
         blocks
     }

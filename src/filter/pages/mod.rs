@@ -36,34 +36,17 @@
 //!
 //! # Use
 //! [`Plan::new`] chooses the numbers for a rate; [`Pages::new`] makes an empty structure. All other
-//! operations take the hash of an item, one or a chunk of up to 64 ([`Pages::find_chunk`]):
+//! operations take the hash of an item, one or a chunk of up to 64 (`batch.rs`).
 //!
-//! | one | a chunk | answer |
-//! |---|---|---|
-//! | [`Pages::find`] | [`Pages::find_chunk`] | payload of the slot that matches, or `None` |
-//! | [`Pages::insert`] | [`Pages::insert_chunk`] | payload before, `None` for a new item |
-//! | | [`Pages::alter_chunk`] | payload before, or `None` |
-//!
-//! - A filter that only grows has [`Payload::Nothing`]; its payloads are 0.
-//! - A filter that counts has [`Payload::Count`] and [`raise`](Pages::raise),
-//!   [`lower`](Pages::lower), [`count`](Pages::count).
-//! - A window has [`Payload::Generation`]. It calls [`turn`](Pages::turn) when a generation starts,
-//!   inserts with [`generation`](Pages::generation) as payload, and takes only a payload that
-//!   [`is_alive`](Pages::is_alive) for an answer. Before a number is used again,
-//!   [`sweep`](Pages::sweep) must have visited each block of pages 0, 1, 2 ... up to the last one.
-//!   Splits and joins in between need no attention. [`join_if_due`](Pages::join_if_due) between
-//!   sweeps returns memory.
-//! - [`pages`](Pages::pages), [`small_lanes`](Pages::small_lanes) and [`copies`](Pages::copies) are
-//!   the whole state; [`Pages::from_pages`] and [`Pages::from_small`] read it back, from any
-//!   source. [`piece_at`](Pages::piece_at) and [`Pieces`] copy a structure that changes in the
-//!   meantime. [`slots`](Pages::slots) iterates over all slots with what is known of the hashes of
-//!   their items.
+//! A window calls [`turn`](Pages::turn) when a generation starts, inserts with the newest number as
+//! payload, and takes only one of [`Generations`] that is alive for an answer. Before a number is
+//! used again, [`sweep`](Pages::sweep) must have visited pages 0, 1, 2 ... up to the last one.
+//! Splits and joins in between need no attention.
 //!
 //! Arguments, time, and bytes on disk do not belong here.
 
 mod batch;
 mod block;
-mod counts;
 mod memory;
 mod page;
 mod pieces;
@@ -82,18 +65,13 @@ pub use plan::{Growth, MAX_PAGES, Payload, Plan};
 pub use sample::Sample;
 pub use slot::Format;
 
-use page::{PAGE_BUCKETS, Place};
+pub(super) use page::PAGE_BUCKETS;
+use page::Place;
 use select::{Select, with_select};
 use slot::marker;
 use small::Small;
 
-use super::{
-    error::Error,
-    hash::{Hash, probe::scale},
-};
-
-/// Blocks of a page, for [`Pages::sweep`].
-pub const BLOCKS: usize = page::BLOCKS;
+use super::{error::Error, hash::Hash};
 
 /// Items in pages that split.
 #[derive(Debug, PartialEq, Eq)]
@@ -105,10 +83,12 @@ pub struct Pages {
     copies: u64,
     /// Bytes of all pages: a sum over billions of items would take too long.
     bytes: u64,
-    numbers: Numbers,
+    plan: Plan,
     /// Which page an item belongs to; it follows from the plan and the number of pages.
     levels: Levels,
-    generations: Generations,
+    /// The number of the newest generation, and how many are alive.
+    newest: u8,
+    alive: u8,
 }
 
 // Small filters are many.
@@ -122,24 +102,30 @@ enum Body {
     Table(Vec<Page>),
 }
 
-/// Which payloads are alive, if they are numbers of generations.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Generations {
+/// Which payloads are alive: those that are the numbers of the newest generations.
+#[derive(Clone, Copy, Debug)]
+pub struct Generations {
     /// The number of the newest generation.
-    newest: u8,
-    /// How many numbers are alive, counted back from the newest.
-    alive: u8,
+    pub newest: u64,
+    /// The highest number: they are used again after so many others.
+    pub most: u64,
+    /// How many generations are alive, counted back from the newest.
+    pub alive: u64,
 }
 
-/// What becomes of a slot.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Change {
-    /// It stays as it is.
-    Nothing,
-    /// It gets this payload.
-    Payload(u64),
-    /// It is removed.
-    Remove,
+impl Generations {
+    /// How many generations ago the one with this number was.
+    #[inline(always)]
+    pub(super) fn age(self, number: u64) -> u64 {
+        self.newest.wrapping_sub(number) & self.most
+    }
+
+    /// Whether the generation with this number is alive.
+    #[inline(always)]
+    #[must_use]
+    pub fn is_alive(self, number: u64) -> bool {
+        self.age(number) < self.alive
+    }
 }
 
 /// A slot, and what it says about the hashes of its items.
@@ -153,32 +139,6 @@ pub struct Slot {
     pub known: u8,
     /// The payload.
     pub payload: u64,
-}
-
-/// A [`Plan`] in 10 bytes, without an alignment above 2: it lies beside other short fields.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Numbers {
-    /// Low and high half.
-    first_pages: [u16; 2],
-    page_slots: u16,
-    payload: Payload,
-    tag_bits: u8,
-    doublings: u8,
-}
-
-impl Numbers {
-    /// The numbers of a plan that passed [`Plan::check`].
-    fn of(&Plan { tag_bits, payload, doublings, page_slots, first_pages }: &Plan) -> Self {
-        let first_pages = [first_pages as u16, (first_pages >> 16) as u16];
-        Self { first_pages, page_slots, payload, tag_bits, doublings }
-    }
-
-    #[inline(always)]
-    fn plan(self) -> Plan {
-        let Self { first_pages: [low, high], page_slots, payload, tag_bits, doublings } = self;
-        let first_pages = u64::from(low) | u64::from(high) << 16;
-        Plan { tag_bits, payload, doublings, page_slots, first_pages }
-    }
 }
 
 /// The two levels of a table: that of the pages that are still to be split, and the next one. Four
@@ -215,7 +175,7 @@ impl Levels {
         let (page, above) = self.page(hash, pages);
         let format = Format { tag_bits: self.tag_bits[above], payload_bits: self.payload_bits };
         let level = usize::from(self.level) + above;
-        Address { page, format, place: place(hash), tag: hash.block >> level }
+        Address { page, format, place: Place::of(hash), tag: hash.block >> level }
     }
 }
 
@@ -246,11 +206,6 @@ fn resized(bytes: &mut u64, before: usize, page: &Page) {
     }
 }
 
-#[inline(always)]
-fn place(hash: Hash) -> Place {
-    Place(scale(hash.probes, PAGE_BUCKETS as u64) as u16)
-}
-
 impl Pages {
     /// Makes an empty structure.
     ///
@@ -258,32 +213,24 @@ impl Pages {
     /// `Error::OutOfMemory`, and those of [`Plan::check`].
     pub fn new(plan: Plan) -> Result<Self, Error> {
         plan.check()?;
-        let generations = Generations { newest: 0, alive: 1 };
-        let body = Body::empty(&plan)?;
-        let levels = Levels::new(&plan, plan.first_pages);
-        let numbers = Numbers::of(&plan);
-        let bytes = body.page_bytes();
-        Ok(Self { body, slots: 0, copies: 0, bytes, numbers, levels, generations })
+        Ok(Self::of(plan, Body::empty(&plan)?))
     }
 
-    /// The small form of a plan that was checked, empty.
-    fn small(plan: Plan) -> Self {
-        Self {
-            body: Body::Small(Small::default()),
-            slots: 0,
-            copies: 0,
-            bytes: 0,
-            numbers: Numbers::of(&plan),
-            levels: Levels::new(&plan, 1),
-            generations: Generations { newest: 0, alive: 1 },
-        }
+    /// The structure of a plan that was checked, without its slots counted.
+    fn of(plan: Plan, body: Body) -> Self {
+        let (pages, bytes) = match &body {
+            Body::Small(_) => (1, 0),
+            Body::Table(table) => (table.len(), table.iter().map(Page::bytes).sum()),
+        };
+        let levels = Levels::new(&plan, pages as u64);
+        Self { body, slots: 0, copies: 0, bytes, plan, levels, newest: 0, alive: 1 }
     }
 
     /// The numbers with which it was made.
     #[inline]
     #[must_use]
     pub fn plan(&self) -> Plan {
-        self.numbers.plan()
+        self.plan
     }
 
     /// The number of slots.
@@ -315,30 +262,52 @@ impl Pages {
         }
     }
 
-    /// The pages, mutable only so that an allocator may move them.
-    pub fn pages_mut(&mut self) -> &mut [Page] {
-        match &mut self.body {
-            Body::Small(_) => &mut [],
-            Body::Table(table) => table,
-        }
+    /// The number of the page with an address, of which the bits of all levels count.
+    fn page_at(&self, address: u64) -> usize {
+        let (pages, lower) = (self.pages().len(), 1 << self.levels.level);
+        let wide = address as usize & (2 * lower - 1);
+        if wide < pages { wide } else { wide - lower }
     }
 
-    /// Lets an allocator move the array of the small form.
+    /// Lets an allocator move allocations, from number `from` on, until `stop` says so after one of
+    /// them. Returns the number of the next, or `None` after the last. `mover` gets the address and
+    /// the bytes of each, and returns the new address, or null if it did not move it. The list of
+    /// the pages stays.
     ///
     /// # Safety
-    /// As for [`Page::relocate`].
-    pub(super) unsafe fn relocate_small(&mut self, mover: impl FnOnce(*mut u8, usize) -> *mut u8) {
-        if let Body::Small(small) = &mut self.body {
+    /// A new address must point to an allocation of the same allocator and layout with the same
+    /// content, and `mover` must have freed the old one. If `mover` returns null, the old
+    /// allocation must be untouched.
+    pub(super) unsafe fn relocate(
+        &mut self,
+        from: u64,
+        mut mover: impl FnMut(*mut u8, usize) -> *mut u8,
+        mut stop: impl FnMut() -> bool,
+    ) -> Option<u64> {
+        let table = match &mut self.body {
+            Body::Small(small) => {
+                // SAFETY: the caller's promise.
+                unsafe { small.relocate(mover) };
+                return None;
+            }
+            Body::Table(table) => table,
+        };
+        let last = table.len() - 1;
+        for (number, page) in table.iter_mut().enumerate().skip(from as usize) {
             // SAFETY: the caller's promise.
-            unsafe { small.relocate(mover) };
+            unsafe { page.relocate(&mut mover) };
+            if number < last && stop() {
+                return Some(number as u64 + 1);
+            }
         }
+        None
     }
 
     /// The entries of the small form.
     #[must_use]
     pub fn small_lanes(&self) -> Option<&[u32]> {
         match &self.body {
-            Body::Small(small) => Some(small.lanes_of(self.plan().format(0), self.slots)),
+            Body::Small(small) => Some(small.lanes_of(self.plan.format(0), self.slots)),
             Body::Table(_) => None,
         }
     }
@@ -369,47 +338,46 @@ impl Pages {
                 Body::Table(copy)
             }
         };
-        Ok(Self { bytes: body.page_bytes(), body, ..*self })
+        Ok(Self { body, ..*self })
     }
 
     /// The structure with these pages, in order, each of them read with [`Plan::format_of`]. What
-    /// it relies on is checked. Its newest generation is 0 until [`Self::turn`].
+    /// it relies on is checked, but for [`Plan::check`]. Its newest generation is 0 until
+    /// [`Self::turn`].
     ///
     /// # Errors
-    /// Those of [`Plan::check`]; `Error::Capacity` if there is no page, or more slots than the
-    /// pages may have, or more copies than slots.
+    /// `Error::Capacity` if there is no page, or more slots than the pages may have, or more copies
+    /// than slots.
     pub fn from_pages(plan: Plan, table: Vec<Page>, copies: u64) -> Result<Self, Error> {
-        plan.check()?;
         let pages = table.len() as u64;
         let slots = table.iter().map(Page::count).sum::<u64>();
-        let counted = !matches!(plan.payload, Payload::Generation { .. });
         let most = plan.most_slots(pages);
-        let sound = (1..=MAX_PAGES).contains(&pages)
-            && if counted { copies <= slots && slots - copies <= most } else { copies == 0 };
+        let counted = if plan.counts_copies() {
+            copies <= slots && slots - copies <= most
+        } else {
+            copies == 0
+        };
+        let sound = (1..=MAX_PAGES).contains(&pages) && counted;
         if !sound {
             return Err(Error::Capacity(slots));
         }
-        let generations = Generations { newest: 0, alive: 1 };
-        let levels = Levels::new(&plan, pages);
-        let (body, numbers) = (Body::Table(table), Numbers::of(&plan));
-        let bytes = body.page_bytes();
-        Ok(Self { body, slots, copies, bytes, numbers, levels, generations })
+        Ok(Self { slots, copies, ..Self::of(plan, Body::Table(table)) })
     }
 
-    /// The structure with these entries ([`Self::small_lanes`]), which may come from anywhere.
+    /// The structure with these entries ([`Self::small_lanes`]), which may come from anywhere, of a
+    /// plan that [`Plan::check`] accepts.
     ///
     /// # Errors
-    /// As those of [`Self::from_pages`].
-    pub fn from_small(plan: Plan, lanes: &[u32]) -> Result<Self, Error> {
-        plan.check()?;
-        let mut made = Self::small(plan);
+    /// `PageFault::Entries` and `PageFault::OutOfMemory`.
+    pub fn from_small(plan: Plan, lanes: &[u32]) -> Result<Self, PageFault> {
         let format = plan.format(0);
         if !small::are_sound(lanes, format) {
-            return Err(Error::Capacity(lanes.len() as u64));
+            return Err(PageFault::Entries);
         }
-        made.body = Body::Small(Small::of(lanes)?);
-        made.slots = (lanes.len() / small::lanes(format)) as u64;
-        Ok(made)
+        let refused = PageFault::OutOfMemory(size_of_val(lanes) as u64);
+        let body = Body::Small(Small::of(lanes).map_err(|_| refused)?);
+        let slots = (lanes.len() / small::lanes(format)) as u64;
+        Ok(Self { slots, ..Self::of(plan, body) })
     }
 
     /// Looks for the slot that matches an item; returns its payload.
@@ -422,18 +390,21 @@ impl Pages {
     #[inline(always)]
     fn find_by(&self, select: impl Select, hash: Hash) -> Option<u64> {
         match &self.body {
-            Body::Small(small) => {
-                let format = self.plan().format(0);
-                let key = small::key_of(format, place(hash), hash.block);
-                let index = small.find(format, self.slots, key)?;
-                Some(small.payload(format, index))
-            }
+            Body::Small(small) => Some(small.find(self.plan.format(0), self.slots, hash)?.1),
             Body::Table(table) => {
                 let at = self.levels.address(hash, table.len());
                 let (_, slot) = table[at.page].find(select, at.format, at.place, at.tag).slot?;
                 Some(at.format.payload(slot))
             }
         }
+    }
+
+    /// How often an item was added and not deleted since: never less than it was. The highest count
+    /// means "at least so often".
+    #[inline]
+    #[must_use]
+    pub fn count(&self, hash: Hash) -> u64 {
+        self.find(hash).map_or(0, |payload| payload + 1)
     }
 
     /// Adds an item: with the payload `fresh` if no slot matches it; otherwise `change` makes the
@@ -465,10 +436,7 @@ impl Pages {
         let pages = table.len();
         let at = self.levels.address(hash, table.len());
         let (page, format) = (&mut table[at.page], at.format);
-        if page.is_empty() {
-            return self.insert_first(hash, fresh, change);
-        }
-        let found = page.find_before_insert(select, format, at.place, at.tag);
+        let found = page.find(select, format, at.place, at.tag);
         if let Some((index, slot)) = found.slot {
             let payload = format.payload(slot);
             let changed = change(payload);
@@ -482,28 +450,10 @@ impl Pages {
         page.insert(select, format, at.place, found.end, format.slot(at.tag, fresh))?;
         resized(&mut self.bytes, before, page);
         self.slots += 1;
-        if self.slots > self.plan().most_slots(pages as u64) {
+        if self.slots > self.plan.most_slots(pages as u64) {
             self.split_for(hash)?;
         }
         Ok(None)
-    }
-
-    /// [`Self::insert_by`] of the first item of a page.
-    #[cold]
-    #[inline(never)]
-    fn insert_first(
-        &mut self,
-        hash: Hash,
-        fresh: u64,
-        change: impl FnOnce(u64) -> u64,
-    ) -> Result<Option<u64>, Error> {
-        if let Body::Table(table) = &mut self.body {
-            let at = self.levels.address(hash, table.len());
-            let page = &mut table[at.page];
-            page.fill()?;
-            self.bytes += page.bytes();
-        }
-        self.insert_by(select::Portable, hash, fresh, change)
     }
 
     /// [`Self::insert_by`] in the small form.
@@ -514,20 +464,17 @@ impl Pages {
         fresh: u64,
         change: impl FnOnce(u64) -> u64,
     ) -> Result<Option<u64>, Error> {
-        let format = self.plan().format(0);
+        let format = self.plan.format(0);
         let Body::Small(small) = &mut self.body else {
             return Ok(None);
         };
-        let key = small::key_of(format, place(hash), hash.block);
-        if let Some(index) = small.find(format, self.slots, key) {
-            let payload = small.payload(format, index);
+        if let Some((index, payload)) = small.find(format, self.slots, hash) {
             small.set_payload(format, index, change(payload));
             return Ok(Some(payload));
         }
         if Small::is_full(format, self.slots) {
             let mut page = Page::empty();
-            page.fill()?;
-            let last = (place(hash), hash.block, fresh);
+            let last = (Place::of(hash), hash.block, fresh);
             for (place, tag, payload) in
                 small::entries(small.lanes_of(format, self.slots), format).chain([last])
             {
@@ -540,85 +487,58 @@ impl Pages {
             table.push(page);
             self.body = Body::Table(table);
         } else {
-            small.push(format, self.slots, key, fresh)?;
+            small.push(format, self.slots, hash, fresh)?;
         }
         self.slots += 1;
         Ok(None)
     }
 
-    /// [`Self::alter_chunk`] for one item; returns the payload before.
+    /// Deletes an item once; returns its count before. An item at the highest count stays there,
+    /// also because its slot may be void and stand for items of two pages.
     #[inline(always)]
-    fn alter_by(
-        &mut self,
-        select: impl Select,
-        hash: Hash,
-        change: &impl Fn(u64) -> Change,
-    ) -> Option<u64> {
+    fn lower_by(&mut self, select: impl Select, hash: Hash) -> u64 {
+        let most = self.plan.payload.most();
         let Body::Table(table) = &mut self.body else {
-            let mut before = None;
-            self.alter_small(hash, change, &mut before);
-            return before;
+            return self.lower_small(hash, most);
         };
         let at = self.levels.address(hash, table.len());
         let (page, format) = (&mut table[at.page], at.format);
-        let (index, slot) = page.find(select, format, at.place, at.tag).slot?;
+        let Some((index, slot)) = page.find(select, format, at.place, at.tag).slot else {
+            return 0;
+        };
         let payload = format.payload(slot);
-        match change(payload) {
-            Change::Nothing => {}
-            Change::Payload(payload) => {
-                let slot = format.with_payload(format.tag(slot), payload);
-                page.set_slot(format, at.place, index, slot);
-            }
-            Change::Remove => {
-                let before = page.allocated();
-                page.remove(select, format, at.place, index);
-                resized(&mut self.bytes, before, page);
-                self.removed(1);
-                let pages = self.pages().len() as u64;
-                if self.plan().joins_below(pages, self.slots) {
-                    self.join_after_removal();
-                }
-            }
+        if payload == 0 && most > 0 {
+            let before = page.allocated();
+            page.remove(select, format, at.place, index);
+            resized(&mut self.bytes, before, page);
+            self.removed(1);
+            // After the removal: a slot that the join unites with another may get the highest
+            // count, which is not removed.
+            self.join_if_due();
+        } else if payload < most {
+            let slot = format.with_payload(format.tag(slot), payload - 1);
+            page.set_slot(format, at.place, index, slot);
         }
-        Some(payload)
+        payload + 1
     }
 
-    /// Joins two pages. If there is no memory for that, the next removal tries again. The join
-    /// comes after the removal: a slot that it unites with another may get the highest count, which
-    /// is not removed.
+    /// [`Self::lower_by`] in the small form.
     #[inline(never)]
-    fn join_after_removal(&mut self) {
-        let _ = self.join();
-    }
-
-    /// [`Self::alter_by`] in the small form; `before` gets the payload before. A caller is compiled
-    /// for the instructions of `Bmi2` only if what it calls returns no pair of registers, as an
-    /// `Option<u64>` would be.
-    #[inline(never)]
-    fn alter_small(
-        &mut self,
-        hash: Hash,
-        change: &impl Fn(u64) -> Change,
-        before: &mut Option<u64>,
-    ) {
-        let format = self.plan().format(0);
+    fn lower_small(&mut self, hash: Hash, most: u64) -> u64 {
+        let format = self.plan.format(0);
         let Body::Small(small) = &mut self.body else {
-            return;
+            return 0;
         };
-        let key = small::key_of(format, place(hash), hash.block);
-        let Some(index) = small.find(format, self.slots, key) else {
-            return;
+        let Some((index, payload)) = small.find(format, self.slots, hash) else {
+            return 0;
         };
-        let payload = small.payload(format, index);
-        *before = Some(payload);
-        match change(payload) {
-            Change::Nothing => {}
-            Change::Payload(payload) => small.set_payload(format, index, payload),
-            Change::Remove => {
-                small.remove(format, self.slots, index);
-                self.removed(1);
-            }
+        if payload == 0 && most > 0 {
+            small.remove(format, self.slots, index);
+            self.removed(1);
+        } else if payload < most {
+            small.set_payload(format, index, payload - 1);
         }
+        payload + 1
     }
 
     /// Counts slots that were removed. Without slots, it is as it was made.
@@ -661,120 +581,103 @@ impl Pages {
         memory::reserve(table, table.len() + 1)?;
         let level = table.len().ilog2();
         let page = table.len() - (1 << level);
-        let ([zero, one], voids) = self.numbers.plan().split(&table[page], level)?;
+        let ([zero, one], voids) = self.plan.split(&table[page], level)?;
         self.bytes = self.bytes + zero.bytes() + one.bytes() - table[page].bytes();
         table[page] = zero;
         table.push(one);
-        self.levels = Levels::new(&self.numbers.plan(), table.len() as u64);
+        self.levels = Levels::new(&self.plan, table.len() as u64);
         self.slots += voids;
-        if self.plan().counts_copies() {
+        if self.plan.counts_copies() {
             self.copies += voids;
         }
         Ok(())
     }
 
     /// Joins the last page with the one that it was split from, if there are so few slots that it
-    /// is due; returns whether it did. A deletion does so itself.
-    ///
-    /// # Errors
-    /// `Error::OutOfMemory`; nothing has changed then.
-    pub fn join_if_due(&mut self) -> Result<bool, Error> {
+    /// is due; returns whether it did. A deletion does so itself. What finds no memory is tried
+    /// again with the next deletion or sweep.
+    #[inline]
+    pub fn join_if_due(&mut self) -> bool {
         let pages = self.pages().len() as u64;
-        Ok(self.plan().joins_below(pages, self.slots) && self.join()?)
+        self.plan.joins_below(pages, self.slots) && self.join().is_ok()
     }
 
     /// Joins the last page with the one that it was split from. Slots of dead generations leave.
-    /// Returns false if the slots do not fit into one page.
-    fn join(&mut self) -> Result<bool, Error> {
-        let (plan, generations) = (self.plan(), self.generations);
+    #[inline(never)]
+    fn join(&mut self) -> Result<(), Error> {
+        let (plan, generations, merge) = (self.plan, self.generations(), self.merging());
         let Body::Table(table) = &mut self.body else {
-            return Ok(false);
+            return Ok(());
         };
         let last = table.len() - 1;
         let level = last.ilog2();
         let first = last - (1 << level);
         let (from, to) = (plan.format(level + 1), plan.format(level));
-        let most = plan.payload.most();
-        let dead = |payload| match plan.payload {
-            Payload::Generation { .. } => !generations.is_alive(payload, most),
-            _ => false,
-        };
-        let merge = |a, b| match plan.payload {
-            Payload::Nothing => 0,
-            Payload::Count { .. } => most.min(a + b + 1),
-            Payload::Generation { .. } if generations.age(a, most) <= generations.age(b, most) => a,
-            Payload::Generation { .. } => b,
-        };
         let pages = [&table[first], &table[last]];
-        let Some((page, fewer)) = Page::join(pages, from, to, dead, merge)? else {
-            return Ok(false);
-        };
+        let dead = |payload| !generations.is_alive(payload);
+        let (page, fewer) = Page::join(pages, from, to, dead, merge)?;
         self.bytes = self.bytes + page.bytes() - table[first].bytes() - table[last].bytes();
         table[first] = page;
         table.truncate(last);
         memory::fit(table);
         self.levels = Levels::new(&plan, last as u64);
         self.removed(fewer);
-        Ok(true)
+        Ok(())
+    }
+
+    /// The payload of a slot that stands for the items of two.
+    #[inline(always)]
+    fn merging(&self) -> impl Fn(u64, u64) -> u64 + use<> {
+        let (payload, generations) = (self.plan.payload, self.generations());
+        move |a, b| match payload {
+            Payload::Count { .. } => generations.most.min(a + b + 1),
+            Payload::Generation { .. } if generations.age(a) > generations.age(b) => b,
+            Payload::Nothing | Payload::Generation { .. } => a,
+        }
     }
 
     /// Starts a generation: `newest` is its number modulo 2^c, and `alive` numbers are alive from
     /// now on, counted back from it.
     pub fn turn(&mut self, newest: u8, alive: u8) {
-        self.generations = Generations { newest, alive };
+        (self.newest, self.alive) = (newest, alive);
     }
 
-    /// The number of the newest generation.
+    /// Which generations are alive; without generations, all payloads are.
     #[inline]
     #[must_use]
-    pub fn generation(&self) -> u64 {
-        self.generations.newest.into()
+    pub fn generations(&self) -> Generations {
+        let most = self.plan.payload.most();
+        let forgets = matches!(self.plan.payload, Payload::Generation { .. });
+        let alive = if forgets { self.alive.into() } else { most + 1 };
+        Generations { newest: self.newest.into(), most, alive }
     }
 
-    /// How many generations are alive, counted back from the newest.
-    #[must_use]
-    pub fn generations_alive(&self) -> u64 {
-        self.generations.alive.into()
-    }
-
-    /// Whether a payload is the number of a generation that is alive.
-    #[inline]
-    #[must_use]
-    pub fn is_alive(&self, payload: u64) -> bool {
-        self.generations.is_alive(payload, self.plan().payload.most())
-    }
-
-    /// Removes the slots of dead generations from block `block` (in [0, 30]) of a page; returns
-    /// their number. The small form counts as a page of one block.
-    pub fn sweep(&mut self, page: usize, block: usize) -> u64 {
-        let (generations, most) = (self.generations, self.plan().payload.most());
-        let dead = |payload| !generations.is_alive(payload, most);
-        let plan = self.plan();
+    /// Removes the slots of dead generations from a page; the small form counts as one.
+    pub fn sweep(&mut self, page: usize) {
+        let (plan, generations) = (self.plan, self.generations());
+        let dead = |payload| !generations.is_alive(payload);
         let removed = match &mut self.body {
-            Body::Small(small) if page == 0 && block == 0 => {
-                small.sweep(plan.format(0), self.slots, dead)
-            }
-            Body::Table(table) if page < table.len() && block < BLOCKS => {
+            Body::Small(small) if page == 0 => small.sweep(plan.format(0), self.slots, dead),
+            Body::Table(table) if page < table.len() => {
                 let format = plan.format(level_of(page, table.len()));
                 let page = &mut table[page];
                 let before = page.allocated();
-                let removed = with_select!(select => page.sweep(select, format, block, dead));
+                let removed = with_select!(select => page.sweep(select, format, dead));
                 resized(&mut self.bytes, before, page);
                 removed as u64
             }
             _ => 0,
         };
         self.removed(removed);
-        removed
     }
 
     /// Removes all slots at once, and returns the pages for the caller to free: at a billion items
     /// that takes a tenth of a second. It is as new then, but its generations stay. Without memory
     /// for the table of reserved pages it begins with one, which splits.
     pub fn clear(&mut self) -> Vec<Page> {
-        let (plan, generations) = (self.plan(), self.generations);
-        let new = Self::new(plan).unwrap_or_else(|_| Self::small(plan));
-        let before = std::mem::replace(self, Self { generations, ..new });
+        let (plan, newest, alive) = (self.plan, self.newest, self.alive);
+        let body = Body::empty(&plan).unwrap_or(Body::Small(Small::default()));
+        let before = std::mem::replace(self, Self { newest, alive, ..Self::of(plan, body) });
         match before.body {
             Body::Small(_) => Vec::new(),
             Body::Table(table) => table,
@@ -784,12 +687,15 @@ impl Pages {
     /// All slots: page by page, in order of their places; in the small form in the order in which
     /// they came.
     pub fn slots(&self) -> impl Iterator<Item = Slot> {
-        let (small, pages) = match &self.body {
-            Body::Small(_) => (self.small_lanes(), &[][..]),
-            Body::Table(table) => (None, table.as_slice()),
-        };
-        let (plan, format) = (self.plan(), self.plan().format(0));
-        let small = small.into_iter().flat_map(move |lanes| Slot::of_small(lanes, format));
+        let (plan, pages) = (self.plan, self.pages());
+        let format = plan.format(0);
+        let lanes = self.small_lanes().unwrap_or_default();
+        let small = small::entries(lanes, format).map(move |(place, block, payload)| Slot {
+            place: place.0,
+            block,
+            known: format.tag_bits,
+            payload,
+        });
         let paged = pages.iter().enumerate().flat_map(move |(number, page)| {
             let level = level_of(number, pages.len());
             Slot::of_page(page, plan.format(level), number as u64, level)
@@ -799,16 +705,6 @@ impl Pages {
 }
 
 impl Slot {
-    /// The entries of the small form.
-    fn of_small(lanes: &[u32], format: Format) -> impl Iterator<Item = Self> {
-        small::entries(lanes, format).map(move |(place, tag, payload)| Self {
-            place: place.0,
-            block: tag,
-            known: format.tag_bits,
-            payload,
-        })
-    }
-
     /// The slots of a page.
     fn of_page(page: &Page, format: Format, number: u64, level: u32) -> impl Iterator<Item = Self> {
         page.slots(format).map(move |(place, slot)| {
@@ -825,20 +721,11 @@ impl Slot {
 }
 
 impl Body {
-    /// Bytes of all pages.
-    fn page_bytes(&self) -> u64 {
-        match self {
-            Self::Small(_) => 0,
-            Self::Table(table) => table.iter().map(Page::bytes).sum(),
-        }
-    }
-
     fn empty(plan: &Plan) -> Result<Self, Error> {
         if plan.first_pages == 1 {
             return Ok(Self::Small(Small::default()));
         }
-        let pages =
-            usize::try_from(plan.first_pages).map_err(|_| Error::OutOfMemory(plan.first_pages))?;
+        let pages = plan.first_pages as usize;
         let mut table = Vec::new();
         memory::reserve(&mut table, pages)?;
         table.resize_with(pages, Page::empty);
@@ -861,19 +748,5 @@ impl Plan {
     #[must_use]
     pub fn format_of(&self, page: usize, pages: usize) -> Format {
         self.format(level_of(page, pages))
-    }
-}
-
-impl Generations {
-    /// How many generations ago the one with this number was, by numbers that are used again after
-    /// `most` others.
-    #[inline(always)]
-    fn age(self, number: u64, most: u64) -> u64 {
-        u64::from(self.newest).wrapping_sub(number) & most
-    }
-
-    #[inline(always)]
-    fn is_alive(self, number: u64, most: u64) -> bool {
-        self.age(number, most) < self.alive.into()
     }
 }

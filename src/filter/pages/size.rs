@@ -29,7 +29,7 @@ impl Plan {
         {
             return Ok(bytes);
         }
-        let pages = items.div_ceil(self.page_slots.into()).max(self.first_pages);
+        let pages = items.div_ceil(self.page_slots.into()).max(self.first_pages.into());
         if pages > MAX_PAGES {
             let bytes = |pages: u64| pages.saturating_mul(self.page_slots.into());
             return Err(Error::Ceiling { wanted: bytes(pages), ceiling: bytes(MAX_PAGES) });

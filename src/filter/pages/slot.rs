@@ -93,29 +93,3 @@ pub(super) fn are_prefix_free(tags: &mut [u64]) -> bool {
     tags.sort_unstable_by_key(key);
     tags.windows(2).all(|pair| (pair[0] ^ pair[1]) & low(marker(pair[0])) != 0)
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_bucket_is_prefix_free_if_no_tag_begins_another() {
-        let tags = |tags: &[u64]| are_prefix_free(&mut tags.to_vec());
-        assert!(tags(&[]) && tags(&[VOID]) && tags(&[0b10, 0b11]) && tags(&[0b100, 0b11, 0b110]));
-        assert!(!tags(&[0b1101, 0b1101]), "equal");
-        assert!(!tags(&[0b10101, VOID]), "a void slot begins every tag");
-        assert!(!tags(&[0b1_1101, 0b1_0111, 0b101]), "01 begins 1101");
-        assert!(tags(&[0b1_1101, 0b1_0111, 0b110]), "10 begins none");
-    }
-
-    #[test]
-    fn a_join_puts_back_what_a_split_took() {
-        for tag in [VOID, 0b10, 0b1101, 0b1_0000] {
-            for half in [0, 1] {
-                let longer = joined(tag, half, 5);
-                assert_eq!((longer >> 1, longer & 1), (tag, half));
-            }
-        }
-        assert_eq!(joined(0b11_0110, 1, 5), 0b10_1101, "a full tag loses its highest bit");
-    }
-}

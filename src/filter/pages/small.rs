@@ -15,7 +15,7 @@ use super::{
     slot::Format,
     words::low,
 };
-use crate::filter::error::Error;
+use crate::filter::{error::Error, hash::Hash};
 
 /// Entries of 32 bits that take as much as a page of them; half as many of 64 bits do.
 const MOST_LANES: usize = 128;
@@ -45,9 +45,9 @@ fn key(format: Format, entry: u64) -> u64 {
 
 /// The key of an item.
 #[inline(always)]
-pub(super) fn key_of(format: Format, place: Place, tag: u64) -> u64 {
+fn key_of(format: Format, hash: Hash) -> u64 {
     let bits = usize::from(format.tag_bits);
-    (u64::from(place.0) << bits | tag & low(bits)) << format.payload_bits
+    (u64::from(Place::of(hash).0) << bits | hash.block & low(bits)) << format.payload_bits
 }
 
 /// The index of the entry with this key.
@@ -136,15 +136,11 @@ impl Small {
         Self::of(&self.0)
     }
 
-    /// The index of the entry with this key, of so many items.
+    /// The index of the entry of an item, of so many, and its payload.
     #[inline(always)]
-    pub(super) fn find(&self, format: Format, items: u64, key: u64) -> Option<usize> {
-        find(self.lanes_of(format, items), format, key)
-    }
-
-    /// The payload of an entry.
-    pub(super) fn payload(&self, format: Format, index: usize) -> u64 {
-        entry(&self.0, format, index) & low(format.payload_bits.into())
+    pub(super) fn find(&self, format: Format, items: u64, hash: Hash) -> Option<(usize, u64)> {
+        let index = find(self.lanes_of(format, items), format, key_of(format, hash))?;
+        Some((index, entry(&self.0, format, index) & low(format.payload_bits.into())))
     }
 
     /// Writes the payload of an entry.
@@ -168,7 +164,7 @@ impl Small {
         &mut self,
         format: Format,
         items: u64,
-        key: u64,
+        hash: Hash,
         payload: u64,
     ) -> Result<(), Error> {
         let wanted = memory::room::<u32>((items as usize + 1) * lanes(format));
@@ -179,7 +175,7 @@ impl Small {
             self.0 = array.into_boxed_slice();
             reserved?;
         }
-        self.set(format, items as usize, key | payload);
+        self.set(format, items as usize, key_of(format, hash) | payload);
         Ok(())
     }
 
@@ -215,11 +211,10 @@ impl Small {
         }
     }
 
-    /// Lets an allocator move the array: `mover` gets its address and bytes, and returns the new
-    /// address, or null if it did not move it.
+    /// Lets an allocator move the array.
     ///
     /// # Safety
-    /// As for [`Page::relocate`](super::Page::relocate).
+    /// As for `Pages::relocate`.
     pub(super) unsafe fn relocate(&mut self, mover: impl FnOnce(*mut u8, usize) -> *mut u8) {
         if self.0.is_empty() {
             return;

@@ -10,7 +10,7 @@
 //! the numbers of copies add up, less those that meet a void slot.
 
 use super::{
-    Body, Pages, Payload, Place, Slot, level_of, marker,
+    Body, Pages, Place, Slot, level_of, marker,
     page::Page,
     select::{Select, with_select},
     slot::{Format, VOID},
@@ -53,11 +53,7 @@ impl Pages {
     /// Adds a slot. Returns to how many pages, and how many void slots it met there as one.
     #[inline(always)]
     fn unite_slot(&mut self, select: impl Select, slot: Slot) -> Result<(u64, u64), Error> {
-        let (plan, most) = (self.plan(), self.plan().payload.most());
-        let merge = |a, b| match plan.payload {
-            Payload::Count { .. } => most.min(a + b + 1),
-            Payload::Nothing | Payload::Generation { .. } => a,
-        };
+        let (plan, merge) = (self.plan, self.merging());
         let Body::Table(table) = &mut self.body else {
             // All bits of a tag are known, and no more belong to an address.
             let hash = slot.hash();
@@ -72,12 +68,12 @@ impl Pages {
         };
         let (mut pages, mut voids) = (0, 0);
         let copied = first + step < count;
-        let payload = if copied && plan.payload != Payload::Nothing { most } else { slot.payload };
+        let payload = if copied { plan.payload.most() } else { slot.payload };
         for number in (first..count).step_by(step) {
             let level = level_of(number, count);
             let (page, format) = (&mut table[number], plan.format(level));
             let before = page.allocated();
-            let met = page.unite(select, format, level, Slot { payload, ..slot }, merge)?;
+            let met = page.unite(select, format, level, Slot { payload, ..slot }, &merge)?;
             super::resized(&mut self.bytes, before, page);
             self.slots = self.slots + 1 - met.slots;
             pages += 1;
@@ -92,17 +88,17 @@ impl Pages {
     /// Gives longer tags to all levels above those that the pages have, as if no more doublings
     /// were planned.
     pub(in crate::filter) fn plan_no_doublings(&mut self) {
-        let first = self.plan().first_pages.ilog2();
+        let first = self.plan.first_pages.ilog2();
         let upper = u32::from(self.levels.level) + 1;
         let doublings = upper.saturating_sub(first) as u8;
-        self.numbers.doublings = self.numbers.doublings.min(doublings);
+        self.plan.doublings = self.plan.doublings.min(doublings);
     }
 }
 
 impl Slot {
     /// A hash that agrees with all that is known.
-    fn hash(self) -> Hash {
-        Hash { block: self.block, probes: super::pieces::probes(self.place) }
+    pub(super) fn hash(self) -> Hash {
+        Hash { block: self.block, probes: Place(self.place).probes() }
     }
 }
 
@@ -128,9 +124,6 @@ impl Page {
         let place = Place(place);
         let len = usize::from(known).saturating_sub(level as usize).min(format.tag_bits.into());
         let tag = block >> level & low(len) | 1 << len;
-        if self.is_empty() {
-            self.fill()?;
-        }
         let (indices, end) = self.bounds(select, place);
         let (mut payload, mut slots) = (payload, 0);
         // From the last one down: what lies below a removed slot does not move.

@@ -15,7 +15,7 @@ pub(crate) struct CallReply(NonNull<raw::RedisModuleCallReply>);
 #[derive(Clone, Copy)]
 pub(crate) struct Part<'a>(NonNull<raw::RedisModuleCallReply>, PhantomData<&'a CallReply>);
 
-impl Context {
+impl Context<'_> {
     /// Runs a command; `None` if the server refuses it, for example because it was renamed.
     pub(crate) fn run(self, command: &CStr, arguments: &[&str]) -> Option<CallReply> {
         let arguments: Vec<OwnedStr> =

@@ -2,28 +2,32 @@
 
 use std::{
     ffi::{CStr, c_int, c_long, c_longlong, c_void},
+    marker::PhantomData,
     sync::atomic::{AtomicI64, Ordering::Relaxed},
 };
 
 use super::{MUST_OBEY_CLIENT, OwnedStr, Str, call, logged, milliseconds, raw};
 
-/// The server's context of a running call.
+/// The server's context of a running call, for the time of that call.
 #[derive(Clone, Copy)]
-pub(crate) struct Context(pub(super) *mut raw::RedisModuleCtx);
+pub(crate) struct Context<'a>(
+    pub(super) *mut raw::RedisModuleCtx,
+    PhantomData<&'a raw::RedisModuleCtx>,
+);
 
 /// A callback for a server event. Its arguments are the context, the event, the subevent, and data
 /// that depends on the subevent.
 type EventCallback =
     unsafe extern "C" fn(*mut raw::RedisModuleCtx, raw::RedisModuleEvent, u64, *mut c_void);
 
-impl Context {
+impl Context<'_> {
     /// Wraps the context that the server passed to an entry point.
     ///
     /// # Safety
-    /// `ctx` is alive until the entry point returns. It is null only if each server function that
-    /// is called with it accepts null.
+    /// `ctx` is alive as long as this is, and until the entry point returns at most. It is null
+    /// only if each server function that is called with it accepts null.
     pub(crate) unsafe fn new(ctx: *mut raw::RedisModuleCtx) -> Self {
-        Self(ctx)
+        Self(ctx, PhantomData)
     }
 
     pub(crate) fn as_ptr(self) -> *mut raw::RedisModuleCtx {

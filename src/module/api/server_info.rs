@@ -10,14 +10,12 @@ use super::{Context, call, raw};
 /// A section of INFO.
 pub(crate) struct ServerInfo(NonNull<raw::RedisModuleServerInfoData>);
 
-impl Context {
+impl Context<'_> {
     /// Reads a section of INFO.
     pub(crate) fn server_info(self, section: &CStr) -> Option<ServerInfo> {
         NonNull::new(call!(RedisModule_GetServerInfo(self.0, section.as_ptr()))).map(ServerInfo)
     }
-}
 
-impl Context {
     /// Reads the text of a section of INFO, as a client gets it; `None` if INFO is renamed.
     pub(crate) fn info_text(self, section: &str) -> Option<String> {
         self.run(c"INFO", &[section])?.whole().text()

@@ -4,8 +4,8 @@
 //! The whole blob is checked before the key is opened, so a malformed blob changes nothing.
 
 use super::{
-    Argument, Call, Command, CommandSpec, GENERATIONS, NO_REFRESH, SHARD, Uses, WINDOW,
-    add::{Batch, add, check_kind, create_with},
+    Argument, Call, Command, CommandSpec, Kind, Uses,
+    add::{Batch, add_to_key},
     exists::{ask, queried},
 };
 use crate::{
@@ -15,75 +15,41 @@ use crate::{
         api::{Access, Key, Str},
         effects::Items,
         stats,
-        value::Value,
     },
 };
 
 /// The arguments that both commands end with.
-const FORMAT: Argument = Argument::Choice(
+const FORMAT: Argument = Argument::one_of(
     c"format",
     &[
-        Argument::Token(c"lines", c"LINES"),
-        Argument::Token(c"lengths", c"LENGTHS"),
-        Argument::Option(c"width", c"WIDTH", &Argument::Integer(c"width")),
+        Argument::token(c"lines", c"LINES"),
+        Argument::token(c"lengths", c"LENGTHS"),
+        Argument::block(c"width", c"WIDTH", &[Argument::new(c"width", Kind::Integer)]),
     ],
 );
-const BLOB: Argument = Argument::String(c"blob");
+const BLOB: Argument = Argument::new(c"blob", Kind::String);
 
 pub(super) struct BulkAdd;
 
 impl Command for BulkAdd {
     const SPEC: CommandSpec = CommandSpec {
         name: c"bf.bulkadd",
-        flags: c"write deny-oom",
         arity: -4,
-        uses: Uses::Adds,
-        categories: "write",
         summary:
             c"Adds the items of one packed string to a Bloom filter, which is created with the \
               given options if it does not exist",
         complexity:
             c"O(N * L), where N is the number of items and L the number of layers of the filter",
-        since: c"0.1.0",
-        tips: None,
-        arguments: &[
-            Argument::Option(c"capacity", c"CAPACITY", &Argument::Integer(c"capacity")),
-            Argument::Flag(c"counting", c"COUNTING"),
-            Argument::Option(c"error", c"ERROR", &Argument::Double(c"error")),
-            Argument::Option(c"expansion", c"EXPANSION", &Argument::Integer(c"expansion")),
-            Argument::Flag(c"nocreate", c"NOCREATE"),
-            Argument::Flag(c"nonscaling", c"NONSCALING"),
-            Argument::Option(c"seed", c"SEED", &Argument::Integer(c"seed")),
-            SHARD,
-            WINDOW,
-            GENERATIONS,
-            NO_REFRESH,
-            FORMAT,
-            BLOB,
-        ],
+        arguments: &[Argument::new(c"options", Kind::Options { reserve: false }), FORMAT, BLOB],
+        ..CommandSpec::ADDS
     };
-
-    const REDISBLOOMS: bool = false;
 
     fn run(call: &Call) -> Result<(), Refusal> {
         let (name, words) = call.key_and_rest(2)?;
         let mut words = words.iter();
-        let args::BulkAdd { options, no_create, format } =
-            args::bulk_add(&mut words.by_ref().map(|word| word.bytes()))?;
+        let (options, format) = args::bulk_add(&mut words.by_ref().map(|word| word.bytes()))?;
         let items = Packed::new(format, blob(words.as_slice())?)?;
-        let mut key = Key::open(call.ctx, name, Access::Write);
-        let (added, change) = match Value::complete_in_key(&mut key)? {
-            Some(value) => {
-                check_kind(call, value, &options)?;
-                let added = add(call, value, items);
-                let change = added.change_or_all(items);
-                (added, change)
-            }
-            None if no_create => return Err(Refusal::NotFound),
-            None => create_with(call, &mut key, options, items)?,
-        };
-        drop(key);
-        added.announce(call, name, &change);
+        let added = add_to_key(call, name, Some(&options), items, true)?;
         let error = added.error()?;
         reply(call, added.count(), &packed::pack_answers(added.chunks()), error);
         Ok(())
@@ -97,19 +63,14 @@ impl Command for BulkExists {
         name: c"bf.bulkexists",
         flags: c"readonly",
         arity: -4,
-        uses: Uses::Reads,
-        categories: "read",
         summary:
             c"Tells for each item of one packed string whether it may have been added to a Bloom \
               filter",
         complexity:
             c"O(N * L), where N is the number of items and L the number of layers of the filter",
-        since: c"0.1.0",
-        tips: None,
         arguments: &[FORMAT, BLOB],
+        ..CommandSpec::READS
     };
-
-    const REDISBLOOMS: bool = false;
 
     fn run(call: &Call) -> Result<(), Refusal> {
         let (name, words) = call.key_and_rest(2)?;
@@ -136,7 +97,7 @@ impl Command for BulkExists {
 /// The bytes of the blob, which is the only argument behind the format.
 fn blob<'a>(words: &[Str<'a>]) -> Result<&'a [u8], Refusal> {
     let [blob] = words else {
-        return Err(Refusal::Arity);
+        return Err(Refusal::ARITY);
     };
     Ok(blob.bytes())
 }

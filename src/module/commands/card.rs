@@ -1,6 +1,6 @@
 //! `BF.CARD key`: the number of added items. A filter counts only the items that changed it.
 
-use super::{Call, Command, CommandSpec, Uses};
+use super::{Call, Command, CommandSpec};
 use crate::{
     command::refusal::Refusal,
     module::{
@@ -14,15 +14,11 @@ pub(super) struct Card;
 impl Command for Card {
     const SPEC: CommandSpec = CommandSpec {
         name: c"bf.card",
-        flags: c"readonly fast",
-        arity: 2,
-        uses: Uses::Reads,
         categories: "read fast",
         summary: c"Returns the number of distinct items added to a Bloom filter (approximate)",
         complexity: c"O(L), where L is the number of layers of the filter",
         since: c"2.4.4",
-        tips: None,
-        arguments: &[],
+        ..CommandSpec::READS
     };
 
     fn run(call: &Call) -> Result<(), Refusal> {

@@ -1,6 +1,6 @@
 //! `BF.COUNT key item`: an upper bound on how often an item is in a counting filter.
 
-use super::{Argument, Call, Command, CommandSpec, Uses, exists::queried, sharded};
+use super::{Argument, Call, Command, CommandSpec, Kind, exists::queried, sharded};
 use crate::{
     command::refusal::Refusal,
     module::{
@@ -14,19 +14,13 @@ pub(super) struct Count;
 impl Command for Count {
     const SPEC: CommandSpec = CommandSpec {
         name: c"bf.count",
-        flags: c"readonly fast",
         arity: 3,
-        uses: Uses::Reads,
-        categories: "read",
         summary:
             c"Tells at most how often an item is in a Bloom filter that was reserved with COUNTING",
         complexity: c"O(1)",
-        since: c"0.1.0",
-        tips: None,
-        arguments: &[Argument::String(c"item")],
+        arguments: &[Argument::new(c"item", Kind::String)],
+        ..CommandSpec::READS
     };
-
-    const REDISBLOOMS: bool = false;
 
     fn run(call: &Call) -> Result<(), Refusal> {
         let (name, [item]) = call.key_and()?;
@@ -36,7 +30,7 @@ impl Command for Count {
                 sharded::check(call, paged.shard(), item.bytes())?;
                 paged.count(paged.hash(item.bytes()))
             }
-            Some(_) => return Err(Refusal::NotCounting),
+            Some(_) => return Err(Refusal::NOT_COUNTING),
             None => 0,
         };
         call.ctx.reply_integer(count);

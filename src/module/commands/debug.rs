@@ -1,6 +1,6 @@
 //! `BF.DEBUG key`: one line for the filter and one line for each layer, oldest first.
 
-use super::{Call, Command, CommandSpec, Uses};
+use super::{Call, Command, CommandSpec};
 use crate::{
     command::{number, refusal::Refusal},
     filter::{
@@ -18,21 +18,17 @@ pub(super) struct Debug;
 impl Command for Debug {
     const SPEC: CommandSpec = CommandSpec {
         name: c"bf.debug",
-        flags: c"readonly fast",
-        arity: 2,
-        uses: Uses::Reads,
-        categories: "read",
         summary: c"Describes each layer of a Bloom filter",
         complexity: c"O(L), where L is the number of layers of the filter",
         since: c"1.0.0",
         tips: Some(c"dont_cache"),
-        arguments: &[],
+        ..CommandSpec::READS
     };
 
     fn run(call: &Call) -> Result<(), Refusal> {
         let (name, []) = call.key_and()?;
         let mut key = Key::open(call.ctx, name, Access::Read);
-        let filter = &*Value::complete_in_key(&mut key)?.ok_or(Refusal::NotFound)?;
+        let filter = &*Value::complete_in_key(&mut key)?.ok_or(Refusal::NOT_FOUND)?;
         let items = match filter {
             Value::Paged(paged) => stored_items(paged),
             filter => filter.items(),

@@ -6,7 +6,7 @@
 //! and find no memory for that, are joined by a later deletion.
 
 use super::{
-    Argument, Call, Command, CommandSpec, Uses, add::Batch, exists::queried, sharded::OwnItems,
+    Call, Command, CommandSpec, ITEMS, Uses, add::Batch, exists::queried, sharded::OwnItems,
 };
 use crate::{
     command::refusal::Refusal,
@@ -24,18 +24,11 @@ pub(super) struct Del;
 impl Command for Del {
     const SPEC: CommandSpec = CommandSpec {
         name: c"bf.del",
-        flags: c"write",
-        arity: -3,
-        uses: Uses::Deletes,
-        categories: "write",
         summary: c"Deletes items, each once, from a Bloom filter that was reserved with COUNTING",
         complexity: c"O(N), where N is the number of items",
-        since: c"0.1.0",
-        tips: None,
-        arguments: &[Argument::Items],
+        arguments: &[ITEMS],
+        ..CommandSpec::DELETES
     };
-
-    const REDISBLOOMS: bool = false;
 
     fn run(call: &Call) -> Result<(), Refusal> {
         let (name, items) = call.key_and_rest(1)?;
@@ -57,7 +50,7 @@ impl Command for Del {
                 before.changed(Share::of_pages(paged));
                 stats::UNDELETED.add(paged.refused_deletions().saturating_sub(refused));
             }
-            Some(_) => return Err(Refusal::NotCounting),
+            Some(_) => return Err(Refusal::NOT_COUNTING),
             None => deleted.resize(items.len(), false),
         }
         drop(key);

@@ -5,22 +5,21 @@
 //! `missing-key-error` the reply is an error.
 
 use super::{
-    Argument, Call, Command, CommandSpec, Uses,
+    Argument, Call, Command, CommandSpec, ITEMS, Kind,
     add::Batch,
     pages,
     sharded::{self, OwnItems},
 };
 use crate::{
     command::refusal::Refusal,
-    filter::{Answers, Filter},
+    filter::Answers,
     module::{
         api::{Access, Key},
         config,
         lookahead::Lookahead,
         stats,
-        value::Value,
+        value::{Value, now},
     },
-    sharding::Shard,
 };
 
 pub(super) struct Exists;
@@ -28,17 +27,14 @@ pub(super) struct Exists;
 impl Command for Exists {
     const SPEC: CommandSpec = CommandSpec {
         name: c"bf.exists",
-        flags: c"readonly fast",
         arity: 3,
-        uses: Uses::Reads,
-        categories: "read",
         summary: c"Tells whether an item may have been added to a Bloom filter",
         complexity:
             c"O(L), where L is the number of layers of the filter (1 unless another product made \
               it)",
         since: c"1.0.0",
-        tips: None,
-        arguments: &[Argument::String(c"item")],
+        arguments: &[Argument::new(c"item", Kind::String)],
+        ..CommandSpec::READS
     };
 
     fn run(call: &Call) -> Result<(), Refusal> {
@@ -69,16 +65,13 @@ pub(super) struct MultiExists;
 impl Command for MultiExists {
     const SPEC: CommandSpec = CommandSpec {
         name: c"bf.mexists",
-        flags: c"readonly fast",
         arity: -3,
-        uses: Uses::Reads,
-        categories: "read",
         summary: c"Tells for each item whether it may have been added to a Bloom filter",
         complexity:
             c"O(N * L), where N is the number of items and L the number of layers of the filter",
         since: c"1.0.0",
-        tips: None,
-        arguments: &[Argument::Items],
+        arguments: &[ITEMS],
+        ..CommandSpec::READS
     };
 
     fn run(call: &Call) -> Result<(), Refusal> {
@@ -111,35 +104,36 @@ pub(super) fn ask<'a>(
     items: impl Batch<'a>,
 ) -> Result<Found, Refusal> {
     let found = match filter {
-        Value::Paged(paged) => pages::ask(call, paged, items)?,
-        Value::Ready(filter) => match filter.shard() {
-            None => found_in(filter, items.items()),
-            Some(shard) => ask_shard(call, filter, shard, items)?,
-        },
-        Value::Loading(_) => return Err(Refusal::Loading),
+        Value::Ready(plain) if plain.shard().is_none() => found_in(filter, items.items()),
+        _ => ask_other(call, filter, items)?,
     };
     stats::CHECKS.add(found.count() as u64);
     stats::POSITIVES.add(found.chunks().map(Answers::ones).sum::<usize>() as u64);
     Ok(found)
 }
 
-/// Not inlined, so that the code for other filters does not depend on it.
+/// Asks a filter that is a shard, or of pages. Not inlined, so that the code for others does not
+/// depend on it.
 #[inline(never)]
-fn ask_shard<'a>(
-    call: &Call,
-    filter: &Filter,
-    shard: Shard,
-    items: impl Batch<'a>,
-) -> Result<Found, Refusal> {
+fn ask_other<'a>(call: &Call, filter: &Value, items: impl Batch<'a>) -> Result<Found, Refusal> {
+    let Some(shard) = filter.shard() else {
+        return Ok(found_in(filter, items.items()));
+    };
     let own = OwnItems::of(call, shard);
     let found = found_in(filter, own.before_foreign(items.items()));
     own.refusal().map_or(Ok(found), Err)
 }
 
-#[inline]
-fn found_in<'a>(filter: &Filter, items: impl Iterator<Item = &'a [u8]>) -> Found {
+#[inline(always)]
+fn found_in<'a>(filter: &Value, items: impl Iterator<Item = &'a [u8]>) -> Found {
     let mut found = Found::default();
-    filter.contains_each(items, |chunk| found.push(chunk));
+    match filter {
+        Value::Ready(filter) => filter.contains_each(items, |chunk| found.push(chunk)),
+        Value::Paged(paged) => {
+            paged.contains_each(items, now(paged), |chunk| found.push(chunk));
+        }
+        Value::Loading(_) => {}
+    }
     found
 }
 
@@ -184,5 +178,5 @@ pub(super) fn queried(key: &mut Key) -> Result<Option<&mut Value>, Refusal> {
 #[cold]
 fn missing<'a>() -> Result<Option<&'a mut Value>, Refusal> {
     stats::MISSING.add(1);
-    if config::missing_key_error() { Err(Refusal::NotFound) } else { Ok(None) }
+    if config::missing_key_error() { Err(Refusal::NOT_FOUND) } else { Ok(None) }
 }

@@ -8,7 +8,7 @@
 //! BF.SHIFT is the only form in which time reaches a replica or an AOF (`filter/paged/window.rs`).
 //! It is refused to clients: a wrong time would make the filter forget what it must remember.
 
-use super::{Argument, Call, Command, CommandSpec, Uses, pages::Before};
+use super::{Argument, Call, Command, CommandSpec, Kind, pages::Before};
 use crate::{
     command::{args, refusal::Refusal},
     filter::{
@@ -27,18 +27,11 @@ pub(super) struct Forget;
 impl Command for Forget {
     const SPEC: CommandSpec = CommandSpec {
         name: c"bf.forget",
-        flags: c"write",
         arity: 2,
-        uses: Uses::Deletes,
-        categories: "write",
         summary: c"Gives back the memory of what is out of the window of a Bloom filter",
         complexity: c"O(1); the memory is freed later, in slices of at most a millisecond",
-        since: c"0.1.0",
-        tips: None,
-        arguments: &[],
+        ..CommandSpec::DELETES
     };
-
-    const REDISBLOOMS: bool = false;
 
     fn run(call: &Call) -> Result<(), Refusal> {
         let (name, []) = call.key_and()?;
@@ -46,7 +39,7 @@ impl Command for Forget {
         let paged = window(Value::complete_in_key(&mut key)?)?;
         // A replica forgets when its primary does.
         if limit::must_obey(call.ctx) {
-            return Err(Refusal::OnReplica);
+            return Err(Refusal::ON_REPLICA);
         }
         let now = clock();
         let before = Before::of(paged, Author::Client(now));
@@ -65,52 +58,50 @@ impl Command for Forget {
 
 /// The window that a filter is.
 fn window(filter: Option<&mut Value>) -> Result<&mut Paged, Refusal> {
-    match filter.ok_or(Refusal::NotFound)? {
+    match filter.ok_or(Refusal::NOT_FOUND)? {
         Value::Paged(paged) if paged.window().is_some() => Ok(paged),
-        _ => Err(Refusal::NoWindow),
+        _ => Err(Refusal::NO_WINDOW),
     }
 }
 
 pub(super) struct Shifted;
+
+/// A time.
+const MILLISECONDS: Argument = Argument::new(c"milliseconds", Kind::Integer);
 
 impl Command for Shifted {
     const SPEC: CommandSpec = CommandSpec {
         name: c"bf.shift",
         flags: c"write",
         arity: 4,
-        uses: Uses::Fills,
-        categories: "write",
         summary: c"Internal: repeats what time did to the generations of a Bloom filter",
         complexity: c"O(P), where P is the number of pages, and O(1) without one",
-        since: c"0.1.0",
-        tips: None,
-        arguments: &[Argument::Choice(
+        arguments: &[Argument::one_of(
             c"shift",
             &[
-                Argument::Option(c"open", c"OPEN", &Argument::Integer(c"milliseconds")),
-                Argument::Option(c"forget", c"FORGET", &Argument::Integer(c"milliseconds")),
-                Argument::Option(c"sweep", c"SWEEP", &Argument::Integer(c"pages")),
+                Argument::block(c"open", c"OPEN", &[MILLISECONDS]),
+                Argument::block(c"forget", c"FORGET", &[MILLISECONDS]),
+                Argument::block(c"sweep", c"SWEEP", &[Argument::new(c"pages", Kind::Integer)]),
             ],
         )],
+        ..CommandSpec::FILLS
     };
-
-    const REDISBLOOMS: bool = false;
 
     fn run(call: &Call) -> Result<(), Refusal> {
         let (name, [word, number]) = call.key_and()?;
         let mut key = Key::open(call.ctx, name, Access::Write);
         let filter = Value::complete_in_key(&mut key)?;
         if !call.ctx.is_replayed() {
-            return Err(Refusal::NotReplicated);
+            return Err(Refusal::NOT_REPLICATED);
         }
         let shift = args::shift(word.bytes(), number.bytes())?;
         let paged = window(filter)?;
         let before = Before::of(paged, Author::Obeyed);
-        paged.obey(shift).map_err(|_| Refusal::BadShift)?;
+        paged.obey(shift).map_err(|_| Refusal::BAD_SHIFT)?;
         before.shifted(call, paged, Some(shift));
         drop(key);
         if let Shift::Sweep { .. } = shift {
-            effects::swept(call.ctx, name, shift);
+            effects::replicate_shift(call.ctx, name, shift);
         } else {
             effects::shifted(call.ctx, name, shift);
         }

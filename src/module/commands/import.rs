@@ -1,13 +1,13 @@
 //! `BF.IMPORT key GUAVA bytes`, `BF.IMPORT key BITMAP source`: filters that programs made without a
-//! module.
+//! module. `BF.LOAD key blob`: a filter of a rewritten AOF of valkey-bloom.
 //!
 //! The key must be free, and is made whole or not at all. What is taken is decided by the words of
 //! the command and, for a bitmap, the other key, so replicas and the AOF are told the command as it
 //! came: they hold the same bitmap at that point.
 
-use super::{Argument, Call, Command, CommandSpec, Uses};
+use super::{Argument, Call, Command, CommandSpec, Kind};
 use crate::{
-    codec::guava,
+    codec::{guava, valkey_bloom},
     command::{args, refusal::Refusal},
     filter::Filter,
     module::{
@@ -22,30 +22,33 @@ pub(super) struct Import;
 impl Command for Import {
     const SPEC: CommandSpec = CommandSpec {
         name: c"bf.import",
-        flags: c"write deny-oom",
         arity: -4,
-        uses: Uses::Fills,
-        categories: "write",
         summary:
             c"Makes a Bloom filter of one that Guava wrote, or of a bitmap that was filled by its \
               recipe",
         complexity: c"O(N), where N is the size of the filter",
-        since: c"0.1.0",
-        tips: None,
         arguments: &[
-            Argument::Option(c"guava", c"GUAVA", &Argument::String(c"bytes")),
-            Argument::Option(c"bitmap", c"BITMAP", &Argument::Key(c"source")),
-            Argument::OneOf(c"strategy", &[(c"guava32", c"GUAVA32"), (c"guava64", c"GUAVA64")]),
-            Argument::Option(c"capacity", c"CAPACITY", &Argument::Integer(c"capacity")),
-            Argument::Option(c"error", c"ERROR", &Argument::Double(c"error")),
+            Argument::block(c"guava", c"GUAVA", &[Argument::new(c"bytes", Kind::String)])
+                .optional(),
+            Argument::block(c"bitmap", c"BITMAP", &[Argument::new(c"source", Kind::Key)])
+                .optional(),
+            Argument::one_of(
+                c"strategy",
+                &[Argument::token(c"guava32", c"GUAVA32"), Argument::token(c"guava64", c"GUAVA64")],
+            )
+            .optional(),
+            Argument::block(c"capacity", c"CAPACITY", &[Argument::new(c"capacity", Kind::Integer)])
+                .optional(),
+            Argument::block(c"error", c"ERROR", &[Argument::new(c"error", Kind::Double)])
+                .optional(),
         ],
+        ..CommandSpec::FILLS
     };
-    const REDISBLOOMS: bool = false;
 
     fn run(call: &Call) -> Result<(), Refusal> {
         let (name, words) = call.key_and_rest(2)?;
         let [form, data, rest @ ..] = words else {
-            return Err(Refusal::Arity);
+            return Err(Refusal::ARITY);
         };
         let import = args::import(form.bytes(), rest.iter().map(|word| word.bytes()))?;
         if let args::Import::Bitmap(..) = import {
@@ -59,9 +62,9 @@ impl Command for Import {
                 args::Import::Bitmap(strategy, purpose) => {
                     let source = Key::open(call.ctx, *data, Access::Write);
                     if source.is_empty() {
-                        return Err(Refusal::NotFound);
+                        return Err(Refusal::NOT_FOUND);
                     }
-                    let bitmap = source.string().ok_or(Refusal::WrongType)?;
+                    let bitmap = source.string().ok_or(Refusal::WRONG_TYPE)?;
                     limit::within(call.ctx, |ceiling| {
                         guava::read_bitmap(bitmap, strategy, purpose, ceiling)
                     })
@@ -74,15 +77,37 @@ impl Command for Import {
     }
 }
 
+pub(super) struct Load;
+
+impl Command for Load {
+    const SPEC: CommandSpec = CommandSpec {
+        name: c"bf.load",
+        arity: 3,
+        summary: c"Restores a Bloom filter from the AOF of valkey-bloom",
+        complexity: c"O(N), where N is the size of the filter",
+        arguments: &[Argument::new(c"blob", Kind::String)],
+        ..CommandSpec::FILLS
+    };
+
+    fn run(call: &Call) -> Result<(), Refusal> {
+        let (name, [blob]) = call.key_and()?;
+        put(call, name, || {
+            let read = |ceiling| valkey_bloom::read_blob(blob.bytes(), ceiling);
+            limit::within(call.ctx, read)
+                .map_err(|error| super::refused(call, "BF.LOAD", error, Refusal::of_blob(error)))
+        })
+    }
+}
+
 /// Puts what `read` makes into a key that must be free.
-pub(super) fn put(
+fn put(
     call: &Call,
     name: Str,
     read: impl FnOnce() -> Result<Filter, Refusal>,
 ) -> Result<(), Refusal> {
     let mut key = Key::open(call.ctx, name, Access::Write);
     if Value::in_key(&mut key)?.is_some() {
-        return Err(Refusal::BusyKey);
+        return Err(Refusal::BUSY_KEY);
     }
     let filter = read()?;
     Value::Ready(filter).put(&mut key)?;

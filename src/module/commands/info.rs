@@ -6,7 +6,7 @@
 
 use std::ffi::CStr;
 
-use super::{Argument, Call, Command, CommandSpec, Uses};
+use super::{Argument, Call, Command, CommandSpec};
 use crate::{
     command::refusal::Refusal,
     filter::{
@@ -25,51 +25,30 @@ pub(super) struct Info;
 impl Command for Info {
     const SPEC: CommandSpec = CommandSpec {
         name: c"bf.info",
-        flags: c"readonly fast",
         arity: -2,
-        uses: Uses::Reads,
         categories: "read fast",
         summary: c"Describes a Bloom filter",
         complexity: c"O(L), where L is the number of layers of the filter; FPR, FILL and LAYERS \
                       read up to 65,536 words, LAYERS has L maps",
         since: c"1.0.0",
         tips: Some(c"dont_cache"),
-        arguments: &[Argument::OneOf(
-            c"single_value",
-            &[
-                (c"capacity", c"CAPACITY"),
-                (c"size", c"SIZE"),
-                (c"filters", c"FILTERS"),
-                (c"items", c"ITEMS"),
-                (c"expansion", c"EXPANSION"),
-                (c"error", c"ERROR"),
-                (c"fpr", c"FPR"),
-                (c"fill", c"FILL"),
-                (c"layers", c"LAYERS"),
-                (c"saturated", c"SATURATED"),
-                (c"undeleted", c"UNDELETED"),
-                (c"shard", c"SHARD"),
-                (c"window", c"WINDOW"),
-                (c"generations", c"GENERATIONS"),
-                (c"identity", c"IDENTITY"),
-            ],
-        )],
+        arguments: &[Argument::one_of(c"single_value", &WORDS).optional()],
+        ..CommandSpec::READS
     };
 
     fn run(call: &Call) -> Result<(), Refusal> {
         let (name, words) = call.key_and_rest(0)?;
         let mut key = Key::open(call.ctx, name, Access::Read);
         let filter = match words {
-            [] | [_] => Value::complete_in_key(&mut key)?.ok_or(Refusal::NotFound)?,
-            _ => return Err(Refusal::Arity),
+            [] | [_] => Value::complete_in_key(&mut key)?.ok_or(Refusal::NOT_FOUND)?,
+            _ => return Err(Refusal::ARITY),
         };
         let shown = match words.first() {
             None => Shown::Map(FIELDS.iter().take(FULL).map(|field| field.of(filter)).collect()),
             Some(word) => {
-                let field = FIELDS
-                    .iter()
-                    .find(|field| word.bytes().eq_ignore_ascii_case(field.word.as_bytes()));
-                let (label, shown) = field.ok_or(Refusal::UnknownField)?.of(filter);
+                let is = |token: &CStr| word.bytes().eq_ignore_ascii_case(token.to_bytes());
+                let field = FIELDS.iter().find(|field| field.word.token.is_some_and(is));
+                let (label, shown) = field.ok_or(Refusal::UNKNOWN_FIELD)?.of(filter);
                 if call.ctx.speaks_resp3() {
                     Shown::Map(vec![(label, shown)])
                 } else {
@@ -85,7 +64,7 @@ impl Command for Info {
 /// A field: the argument that requests it, its name in the reply, and its value for a filter of
 /// layers and for one of pages.
 struct Field {
-    word: &'static str,
+    word: Argument,
     label: &'static CStr,
     layers: fn(&Filter) -> Shown,
     pages: fn(&Paged) -> Shown,
@@ -109,59 +88,59 @@ const FULL: usize = 5;
 
 const FIELDS: [Field; 15] = [
     Field {
-        word: "CAPACITY",
+        word: Argument::token(c"capacity", c"CAPACITY"),
         label: c"Capacity",
         layers: |filter| Shown::Integer(filter.capacity()),
         pages: |paged| Shown::Integer(paged.stack(stored_items(paged)).1),
     },
     Field {
-        word: "SIZE",
+        word: Argument::token(c"size", c"SIZE"),
         label: c"Size",
         layers: |filter| Shown::Integer(filter.bytes()),
         pages: |paged| Shown::Integer(paged.bytes()),
     },
     // Of pages, the layers that a stack would have.
     Field {
-        word: "FILTERS",
+        word: Argument::token(c"filters", c"FILTERS"),
         label: c"Number of filters",
         layers: |filter| Shown::Integer(filter.layers().len() as u64),
         pages: |paged| Shown::Integer(paged.stack(stored_items(paged)).0),
     },
     Field {
-        word: "ITEMS",
+        word: Argument::token(c"items", c"ITEMS"),
         label: c"Number of items inserted",
         layers: |filter| Shown::Integer(filter.items()),
         pages: |paged| Shown::Integer(items_of(paged)),
     },
     Field {
-        word: "EXPANSION",
+        word: Argument::token(c"expansion", c"EXPANSION"),
         label: c"Expansion rate",
         layers: |filter| count(filter.expansion().factor().map(u64::from)),
         pages: |paged| count(paged.expansion().factor().map(u64::from)),
     },
     // The requested rate, which the filter does not exceed on average.
     Field {
-        word: "ERROR",
+        word: Argument::token(c"error", c"ERROR"),
         label: c"Error rate",
         layers: |filter| Shown::Double(filter.error_rate()),
         pages: |paged| Shown::Double(paged.error_rate()),
     },
     // The current rate: of layers estimated from the bits that are set, of pages exact.
     Field {
-        word: "FPR",
+        word: Argument::token(c"fpr", c"FPR"),
         label: c"False positive rate",
         layers: |filter| Shown::Double(filter.estimate().error_rate),
         pages: |paged| Shown::Double(paged.estimate().error_rate),
     },
     // The share of bits that are set, about one half at capacity; of pages, the share of slots.
     Field {
-        word: "FILL",
+        word: Argument::token(c"fill", c"FILL"),
         label: c"Fill",
         layers: |filter| Shown::Double(filter.estimate().fill),
         pages: |paged| Shown::Double(paged.estimate().fill),
     },
     Field {
-        word: "LAYERS",
+        word: Argument::token(c"layers", c"LAYERS"),
         label: c"Layers",
         layers: |filter| {
             Shown::List(filter.estimate_layers().map(|(layer, own)| part(layer, own)).collect())
@@ -170,7 +149,7 @@ const FIELDS: [Field; 15] = [
     },
     // Slots whose count is the highest, which stay; null for a filter without counts.
     Field {
-        word: "SATURATED",
+        word: Argument::token(c"saturated", c"SATURATED"),
         label: c"Saturated counters",
         layers: |_| Shown::Null,
         pages: |paged| count(paged.saturated()),
@@ -178,21 +157,21 @@ const FIELDS: [Field; 15] = [
     // Refused deletions of items that tested present, since the filter was created, loaded or
     // copied on this server; null for a filter without counts.
     Field {
-        word: "UNDELETED",
+        word: Argument::token(c"undeleted", c"UNDELETED"),
         label: c"Refused deletions",
         layers: |_| Shown::Null,
         pages: |paged| count(paged.counts().then(|| paged.refused_deletions())),
     },
     // The number of the shard and the number of shards; null for a filter that is no shard.
     Field {
-        word: "SHARD",
+        word: Argument::token(c"shard", c"SHARD"),
         label: c"Shard",
         layers: |filter| shard(filter.shard()),
         pages: |paged| shard(paged.shard()),
     },
     // How the filter forgets; null for one that does not.
     Field {
-        word: "WINDOW",
+        word: Argument::token(c"window", c"WINDOW"),
         label: c"Window",
         layers: |_| Shown::Null,
         pages: |paged| {
@@ -202,19 +181,30 @@ const FIELDS: [Field; 15] = [
     },
     // The generations of such a filter, oldest first.
     Field {
-        word: "GENERATIONS",
+        word: Argument::token(c"generations", c"GENERATIONS"),
         label: c"Generations",
         layers: |_| Shown::Null,
         pages: generations,
     },
     // Which filter it is. No addition changes it, and a filter with another seed has another one.
     Field {
-        word: "IDENTITY",
+        word: Argument::token(c"identity", c"IDENTITY"),
         label: c"Identity",
         layers: |filter| Shown::Text(format!("{:016x}", filter.identity())),
         pages: |paged| Shown::Text(format!("{:016x}", paged.identity())),
     },
 ];
+
+/// The words of all fields, for COMMAND DOCS.
+#[expect(clippy::indexing_slicing, reason = "evaluated by the compiler alone")]
+const WORDS: [Argument; FIELDS.len()] = {
+    let (mut words, mut i) = ([FIELDS[0].word; FIELDS.len()], 0);
+    while i < FIELDS.len() {
+        words[i] = FIELDS[i].word;
+        i += 1;
+    }
+    words
+};
 
 fn shard(shard: Option<Shard>) -> Shown {
     let number = |number: u16| Shown::Integer(number.into());

@@ -11,7 +11,7 @@ use std::{
     iter::{once, repeat_n},
 };
 
-use super::{Argument, Call, Command, CommandSpec, Uses, give_up};
+use super::{Argument, Call, Command, CommandSpec, Kind, give_up};
 use crate::{
     command::refusal::Refusal,
     filter::{
@@ -31,19 +31,12 @@ pub(super) struct Merge;
 impl Command for Merge {
     const SPEC: CommandSpec = CommandSpec {
         name: c"bf.merge",
-        flags: c"write deny-oom",
-        arity: -3,
-        uses: Uses::Adds,
-        categories: "write",
         summary:
             c"Merges Bloom filters with equal parameters and seeds into one, which may be missing",
         complexity: c"O(N), where N is the size of all filters",
-        since: c"0.1.0",
-        tips: None,
-        arguments: &[Argument::Keys(c"source")],
+        arguments: &[Argument::new(c"source", Kind::Key).multiple()],
+        ..CommandSpec::ADDS
     };
-
-    const REDISBLOOMS: bool = false;
 
     fn run(call: &Call) -> Result<(), Refusal> {
         // Without the items of the sources, the destination would answer "absent" of them.
@@ -61,7 +54,7 @@ fn merge(call: &Call) -> Result<(), Refusal> {
     let shape = match Value::complete_in_key(&mut key)? {
         Some(value) => merge_into(call, value, own, &sources.filters()?)?,
         // The missing destination is named as a source.
-        None if own > 0 => return Err(Refusal::NotFound),
+        None if own > 0 => return Err(Refusal::NOT_FOUND),
         None => {
             let value = union_of(call, &sources.filters()?)?;
             // A new key is published: a subscriber may delete a source.
@@ -112,7 +105,7 @@ impl Sources {
     fn filters(&mut self) -> Result<Vec<Member<'_>>, Refusal> {
         let mut filters = Vec::with_capacity(self.keys.len());
         for (key, times) in &mut self.keys {
-            let filter = member(Value::complete_in_key(key)?.ok_or(Refusal::NotFound)?)?;
+            let filter = member(Value::complete_in_key(key)?.ok_or(Refusal::NOT_FOUND)?)?;
             let more = filter.repeats(times.saturating_sub(1));
             filters.extend(repeat_n(filter, more.saturating_add(1)));
         }
@@ -125,7 +118,7 @@ fn member(value: &Value) -> Result<Member<'_>, Refusal> {
     match value {
         Value::Ready(filter) => Ok(Member::Layer(filter)),
         Value::Paged(paged) => Ok(Member::Pages(paged)),
-        Value::Loading(_) => Err(Refusal::Loading),
+        Value::Loading(_) => Err(Refusal::LOADING),
     }
 }
 
@@ -197,12 +190,12 @@ fn union_of(call: &Call, filters: &[Member]) -> Result<Value, Refusal> {
             (None, [Member::Pages(paged), ..]) => {
                 paged.duplicate().map(Value::Paged).map_err(|error| refused(call, error))
             }
-            (None, _) => Err(Refusal::Internal),
+            (None, _) => Err(Refusal::INTERNAL),
         };
     };
     let union = union(call, &filters, 0)?;
     let [first, others @ ..] = filters.as_slice() else {
-        return Err(Refusal::Arity);
+        return Err(Refusal::ARITY);
     };
     let mut filter = first.duplicate().map_err(|error| refused(call, error))?;
     union.write(&mut filter, others).map_err(|error| refused(call, error))?;
@@ -247,5 +240,5 @@ fn unmergeable(call: &Call, why: Unmergeable) -> Refusal {
 /// The refusal if there is no memory for the union.
 #[cold]
 fn refused(call: &Call, error: filter::Error) -> Refusal {
-    super::refused(call, "BF.MERGE", error.into(), Refusal::NoMemory)
+    super::refused(call, "BF.MERGE", error.into(), Refusal::NO_MEMORY)
 }

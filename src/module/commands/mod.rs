@@ -7,14 +7,11 @@
 
 mod pages;
 mod registration;
-#[cfg(test)]
-mod reply_order;
 mod sharded;
-mod spec;
 
 use std::ffi::{CStr, c_int};
 
-use spec::{Argument, CommandSpec, Uses};
+use registration::{CommandSpec, Uses};
 
 use super::{
     api::{Access, Context, Key, Str, logged, raw},
@@ -23,7 +20,16 @@ use super::{
     stats, unapplied,
     value::Value,
 };
-use crate::{codec, command::refusal::Refusal};
+use crate::{
+    codec,
+    command::{
+        argument::{Argument, Kind},
+        refusal::Refusal,
+    },
+};
+
+/// One or more items.
+const ITEMS: Argument = Argument::new(c"item", Kind::String).multiple();
 
 /// Declares the file of each line as a module, and registers the commands that are in it.
 macro_rules! commands {
@@ -47,53 +53,27 @@ commands! {
     count: Count;
     debug: Debug;
     del: Del;
+    dump: ScanDump, LoadChunk;
     exists: Exists, MultiExists;
     forget: Forget, Shifted;
-    import: Import;
+    import: Import, Load;
     info: Info;
     insert: Insert;
-    load: Load;
-    loadchunk: LoadChunk;
     merge: Merge;
     reserve: Reserve;
-    scandump: ScanDump;
 }
-
-/// The option by which a command creates a shard of a sharded filter.
-const SHARD: Argument = Argument::Pair(c"shard", c"SHARD", [c"index", c"shards"]);
-
-/// The options by which a command creates a filter that forgets.
-const WINDOW: Argument = Argument::Option(
-    c"window",
-    c"WINDOW",
-    &Argument::Choice(
-        c"span",
-        &[
-            Argument::Option(c"seconds", c"EX", &Argument::Integer(c"seconds")),
-            Argument::Option(c"milliseconds", c"PX", &Argument::Integer(c"milliseconds")),
-            Argument::Token(c"count", c"COUNT"),
-        ],
-    ),
-);
-const GENERATIONS: Argument =
-    Argument::Option(c"generations", c"GENERATIONS", &Argument::Integer(c"generations"));
-const NO_REFRESH: Argument = Argument::Flag(c"norefresh", c"NOREFRESH");
 
 /// A command.
 trait Command {
     /// What the server knows of it.
     const SPEC: CommandSpec;
 
-    /// Whether RedisBloom has it, too. Commands of this module alone are not in the ACL category
-    /// `bloom`: RedisBloom's tests expect exactly RedisBloom's commands there.
-    const REDISBLOOMS: bool = true;
-
     /// Runs it and replies, or refuses without having replied.
     fn run(call: &Call) -> Result<(), Refusal>;
 }
 
 fn command<C: Command>(ctx: Context) -> Result<(), String> {
-    C::SPEC.register(ctx, Some(entry::<C>), C::REDISBLOOMS)
+    C::SPEC.register(ctx, Some(entry::<C>))
 }
 
 unsafe extern "C" fn entry<C: Command>(
@@ -130,14 +110,14 @@ unsafe extern "C" fn entry<C: Command>(
         true
     });
     if !finished {
-        guarded(name, (), || call.refuse(Refusal::Internal, C::SPEC.uses));
+        guarded(name, (), || call.refuse(Refusal::INTERNAL, C::SPEC.uses));
     }
     raw::REDISMODULE_OK as c_int
 }
 
 /// A command as it was called.
 struct Call<'a> {
-    ctx: Context,
+    ctx: Context<'a>,
     /// All its words, the command's name first.
     words: &'a [Str<'a>],
 }
@@ -148,7 +128,7 @@ impl<'a> Call<'a> {
     fn key_and_rest(&self, least: usize) -> Result<(Str<'a>, &'a [Str<'a>]), Refusal> {
         match self.words {
             [_, key, rest @ ..] if rest.len() >= least => Ok((*key, rest)),
-            _ => Err(Refusal::Arity),
+            _ => Err(Refusal::ARITY),
         }
     }
 
@@ -156,7 +136,7 @@ impl<'a> Call<'a> {
     #[inline]
     fn key_and<const N: usize>(&self) -> Result<(Str<'a>, [Str<'a>; N]), Refusal> {
         let (key, rest) = self.key_and_rest(N)?;
-        Ok((key, *<&[Str<'a>; N]>::try_from(rest).map_err(|_| Refusal::Arity)?))
+        Ok((key, *<&[Str<'a>; N]>::try_from(rest).map_err(|_| Refusal::ARITY)?))
     }
 }
 
@@ -186,7 +166,7 @@ impl Call<'_> {
         {
             unapplied::leave_placeholder(self.ctx, key);
         }
-        if refusal == Refusal::Arity {
+        if refusal == Refusal::ARITY {
             self.ctx.reply_wrong_arity();
         } else {
             self.ctx.reply_error(&text);
@@ -227,7 +207,7 @@ fn refused(call: &Call, command: &str, error: codec::Error, refusal: Refusal) ->
         let (key, why) = (logged(call.key()), limit::explained(call.ctx, error));
         format!("key '{key}': {command} refused: {why}")
     });
-    if refusal == Refusal::NoMemory {
+    if refusal == Refusal::NO_MEMORY {
         stats::REFUSED.add(1);
     }
     refusal

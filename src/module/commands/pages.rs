@@ -7,9 +7,8 @@
 
 use super::{
     Call,
-    add::{Added, Batch, refused},
-    exists::Found,
-    sharded::{self, OwnItems},
+    add::{Added, refused},
+    sharded,
 };
 use crate::{
     command::refusal::Refusal,
@@ -23,6 +22,7 @@ use crate::{
         limit,
         stats::{self, BEFORE_ALL, Share},
         sweeps,
+        value::now,
     },
 };
 
@@ -40,7 +40,7 @@ pub(super) fn add_items<'a>(
         return Added::none(None);
     }
     let Some(author) = author(call, paged) else {
-        return Added::none(Some(Refusal::OnReplica));
+        return Added::none(Some(Refusal::ON_REPLICA));
     };
     let shift = turn(call, paged, author);
     let before = Before::of(paged, author);
@@ -95,7 +95,7 @@ fn author(call: &Call, paged: &Paged) -> Option<Author> {
 /// `OnReplica`.
 pub(super) fn check_author(call: &Call) -> Result<(), Refusal> {
     let refuses = limit::must_obey(call.ctx) && !call.ctx.is_replayed();
-    if refuses { Err(Refusal::OnReplica) } else { Ok(()) }
+    if refuses { Err(Refusal::ON_REPLICA) } else { Ok(()) }
 }
 
 /// Whether a generation must start before an addition.
@@ -199,38 +199,9 @@ fn is_full(paged: &Paged, author: Author) -> bool {
     paged.expansion().factor().is_none() && !drops && paged.items(now) >= paged.capacity()
 }
 
-/// The time by which a query is answered.
-#[inline]
-fn now(paged: &Paged) -> i64 {
-    if paged.window().is_some() { clock() } else { 0 }
-}
-
 /// Whether the item may have been added, within the window that ends now if it is one.
 #[inline(never)]
 pub(super) fn contains(call: &Call, paged: &Paged, item: &[u8]) -> Result<bool, Refusal> {
     sharded::check(call, paged.shard(), item)?;
     Ok(paged.contains(paged.hash(item), now(paged)))
-}
-
-/// Queries items.
-///
-/// Not inlined, so that the code for other filters does not depend on it.
-///
-/// # Errors
-/// [`Refusal::OtherShard`] if an item belongs to another shard.
-#[inline(never)]
-pub(super) fn ask<'a>(call: &Call, paged: &Paged, items: impl Batch<'a>) -> Result<Found, Refusal> {
-    let (now, mut found) = (now(paged), Found::default());
-    match paged.shard() {
-        None => paged.contains_each(items.items(), now, |chunk| found.push(chunk)),
-        Some(shard) => {
-            let own = OwnItems::of(call, shard);
-            let items = own.before_foreign(items.items());
-            paged.contains_each(items, now, |chunk| found.push(chunk));
-            if let Some(refusal) = own.refusal() {
-                return Err(refusal);
-            }
-        }
-    }
-    Ok(found)
 }

@@ -1,5 +1,6 @@
-//! Registers a command: passes its `CommandSpec` to the server, which uses it for COMMAND INFO,
-//! COMMAND DOCS and the hints of redis-cli.
+//! The specification of a command: flags, arity, keys, ACL categories, documentation. Each
+//! command's file states its own. The server uses it for COMMAND INFO, COMMAND DOCS and the hints
+//! of redis-cli.
 //!
 //! A server finds the keys of a call in two ways, and both follow from the spec. ACL permissions
 //! and COMMAND GETKEYS use the key specs. Cluster routing knows only the first key, unless the
@@ -15,13 +16,77 @@ use std::{
     iter::once,
 };
 
-use super::{
-    super::api::{Context, Str, call, raw},
-    spec::{Argument, CommandSpec, Uses},
+use super::super::api::{Context, Str, call, raw};
+use crate::command::{
+    argument::{Argument, Kind},
+    options::{self, Place},
 };
 
-/// The first release of this module with the arguments that RedisBloom lacks.
-const OWN_SINCE: &CStr = c"0.1.0";
+/// The specification of a command.
+pub(super) struct CommandSpec {
+    pub(super) name: &'static CStr,
+    /// Flags of `RedisModule_CreateCommand`.
+    pub(super) flags: &'static CStr,
+    /// The number of words, including the name; negative for "at least".
+    pub(super) arity: c_int,
+    /// What the command does with its key.
+    pub(super) uses: Uses,
+    /// ACL categories in addition to `CATEGORY`.
+    pub(super) categories: &'static str,
+    pub(super) summary: &'static CStr,
+    pub(super) complexity: &'static CStr,
+    /// The first release of RedisBloom with the command; [`OWN_SINCE`] if RedisBloom lacks it.
+    pub(super) since: &'static CStr,
+    /// Hints for clients, such as `dont_cache`.
+    pub(super) tips: Option<&'static CStr>,
+    /// The arguments after the key, which is the first argument of every command. A key in a block
+    /// is a second key. Further keys without a token can only be the only argument.
+    pub(super) arguments: &'static [Argument],
+}
+
+impl CommandSpec {
+    /// A command that reads.
+    pub(super) const READS: Self = Self {
+        name: c"",
+        flags: c"readonly fast",
+        arity: 2,
+        uses: Uses::Reads,
+        categories: "read",
+        summary: c"",
+        complexity: c"",
+        since: OWN_SINCE,
+        tips: None,
+        arguments: &[],
+    };
+    /// A command that creates a filter, or adds to one, and answers of its items.
+    pub(super) const ADDS: Self = Self {
+        flags: c"write deny-oom",
+        arity: -3,
+        uses: Uses::Adds,
+        categories: "write",
+        ..Self::READS
+    };
+    /// A command that creates a filter, and answers nothing of its items.
+    pub(super) const FILLS: Self = Self { uses: Uses::Fills, ..Self::ADDS };
+    /// A command that makes no filter larger.
+    pub(super) const DELETES: Self = Self { flags: c"write", uses: Uses::Deletes, ..Self::ADDS };
+}
+
+/// What a command does with its key. ACL key permissions depend on it.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) enum Uses {
+    /// The answer reveals data of the key: needs read permission.
+    Reads,
+    /// Creates or adds to the key, and the answer reveals its data: needs read and write.
+    Adds,
+    /// Creates or adds to the key, and the answer reveals nothing: needs write permission.
+    Fills,
+    /// Deletes items from the key, and the answer reveals its data: needs read and write.
+    Deletes,
+}
+
+/// The first release of this module with the commands and arguments that RedisBloom lacks.
+pub(super) const OWN_SINCE: &CStr = c"0.1.0";
 
 /// The ACL category of the commands that RedisBloom has too. Modules can add categories since
 /// Redis 7.4 and Valkey 8.
@@ -41,7 +106,6 @@ impl CommandSpec {
         &self,
         ctx: Context,
         entry: raw::RedisModuleCmdFunc,
-        redisblooms: bool,
     ) -> Result<(), String> {
         let name = self.name.as_ptr();
         let mut flags = self.flags.to_owned();
@@ -57,7 +121,7 @@ impl CommandSpec {
         if created != raw::REDISMODULE_OK as c_int || command.is_null() {
             return Err(format!("the server refuses the command {}", self.name.to_string_lossy()));
         }
-        self.set_categories(command, redisblooms);
+        self.set_categories(command);
         if !self.describe(command) {
             return Err(format!(
                 "the server refuses the description of {}",
@@ -68,8 +132,9 @@ impl CommandSpec {
     }
 
     /// Sets the ACL categories, on servers that have them for modules. Leaves out `bloom` if the
-    /// server does not know this category.
-    fn set_categories(&self, command: *mut raw::RedisModuleCommand, redisblooms: bool) {
+    /// server does not know this category, and of commands that RedisBloom lacks: its tests expect
+    /// exactly its own commands there.
+    fn set_categories(&self, command: *mut raw::RedisModuleCommand) {
         let set = |categories: &str| -> bool {
             let categories = format!("{categories}\0");
             let set: c_int =
@@ -77,9 +142,31 @@ impl CommandSpec {
             set == raw::REDISMODULE_OK as c_int
         };
         let bloom = format!("{} {}", self.categories, CATEGORY.to_string_lossy());
-        if !(redisblooms && set(&bloom)) {
+        if !(self.is_redisblooms() && set(&bloom)) {
             set(self.categories);
         }
+    }
+
+    /// Whether RedisBloom has the command, too.
+    fn is_redisblooms(&self) -> bool {
+        self.since != OWN_SINCE
+    }
+
+    /// Whether every word after the first key is a key.
+    const fn has_only_keys(&self) -> bool {
+        matches!(self.arguments, [Argument { kind: Kind::Key, .. }])
+    }
+
+    /// The word before the second key, if the command has a second key.
+    pub(super) const fn second_key(&self) -> Option<&'static CStr> {
+        let mut arguments = self.arguments;
+        while let [argument, rest @ ..] = arguments {
+            if let [Argument { kind: Kind::Key, .. }] = argument.parts {
+                return argument.token;
+            }
+            arguments = rest;
+        }
+        None
     }
 
     /// Reports the positions and flags of the keys of a call to the server.
@@ -100,21 +187,30 @@ impl CommandSpec {
     }
 
     fn describe(&self, command: *mut raw::RedisModuleCommand) -> bool {
-        let mut parts = Vec::new();
-        let mut arguments = vec![raw::RedisModuleCommandArg {
-            name: c"key".as_ptr(),
-            type_: raw::RedisModuleCommandArgType_REDISMODULE_ARG_TYPE_KEY,
-            key_spec_index: 0,
-            ..END_OF_ARGUMENTS
-        }];
-        arguments.extend(self.arguments.iter().map(|argument| argument.describe(&mut parts)));
+        let mut lists = Vec::new();
+        let mut key = describe(&Argument::new(c"key", Kind::Key), &mut lists);
+        key.key_spec_index = 0;
+        let mut arguments = vec![key];
+        for argument in self.arguments {
+            let Kind::Options { reserve } = argument.kind else {
+                arguments.push(describe(argument, &mut lists));
+                continue;
+            };
+            for option in options::taken(reserve).filter(|option| option.place != Place::Valkeys) {
+                let mut described = describe(&option.argument, &mut lists);
+                if option.place == Place::Own && self.is_redisblooms() {
+                    described.since = OWN_SINCE.as_ptr();
+                }
+                arguments.push(described);
+            }
+        }
         arguments.push(END_OF_ARGUMENTS);
         let second = match self.second_key() {
             Some(word) => key_behind(word),
-            None if self.has_only_keys() => keys_to_the_end(),
+            None if self.has_only_keys() => keys_at(SECOND_KEY_WORD, -1, SECOND_KEY_FLAGS),
             None => END_OF_KEY_SPECS,
         };
-        let mut key_specs = [self.uses.key_spec(), second, END_OF_KEY_SPECS];
+        let mut key_specs = [keys_at(1, 0, self.uses.key_flags()), second, END_OF_KEY_SPECS];
         let info = raw::RedisModuleCommandInfo {
             version: &raw const VERSION,
             summary: self.summary.as_ptr(),
@@ -126,10 +222,10 @@ impl CommandSpec {
             key_specs: key_specs.as_mut_ptr(),
             args: arguments.as_mut_ptr(),
         };
-        // The server copies everything. Pointers in `arguments` point into `parts`, which must live
+        // The server copies everything. Pointers in `arguments` point into `lists`, which must live
         // until then.
         let set: c_int = call!(RedisModule_SetCommandInfo(command, &raw const info));
-        drop(parts);
+        drop(lists);
         set == raw::REDISMODULE_OK as c_int
     }
 }
@@ -151,14 +247,6 @@ impl Uses {
             }
         }
     }
-
-    fn key_spec(self) -> raw::RedisModuleCommandKeySpec {
-        let mut spec = END_OF_KEY_SPECS;
-        spec.flags = u64::from(self.key_flags());
-        spec.begin_search_type = raw::RedisModuleKeySpecBeginSearchType_REDISMODULE_KSPEC_BS_INDEX;
-        spec.bs.index.pos = 1;
-        up_to(spec, 0)
-    }
 }
 
 /// The flags of the keys after the first: they are only read.
@@ -167,31 +255,13 @@ const SECOND_KEY_FLAGS: u32 = raw::REDISMODULE_CMD_KEY_RO | raw::REDISMODULE_CMD
 /// The position after the first key: of the word of a second key, or of the second of several keys.
 const SECOND_KEY_WORD: usize = 2;
 
-/// The spec of the second key. It follows a word at any place, because no kind of spec can name one
-/// place.
-fn key_behind(word: &'static CStr) -> raw::RedisModuleCommandKeySpec {
+/// The spec of the keys from `position` up to `last`, counted from there, or from the end of the
+/// command if negative.
+fn keys_at(position: usize, last: c_int, flags: u32) -> raw::RedisModuleCommandKeySpec {
     let mut spec = END_OF_KEY_SPECS;
-    spec.flags = u64::from(SECOND_KEY_FLAGS | raw::REDISMODULE_CMD_KEY_INCOMPLETE);
-    spec.begin_search_type = raw::RedisModuleKeySpecBeginSearchType_REDISMODULE_KSPEC_BS_KEYWORD;
-    spec.bs.keyword = raw::RedisModuleCommandKeySpec__bindgen_ty_1__bindgen_ty_2 {
-        keyword: word.as_ptr(),
-        startfrom: SECOND_KEY_WORD as c_int,
-    };
-    up_to(spec, 0)
-}
-
-/// The spec of the keys after the first, up to the last word.
-fn keys_to_the_end() -> raw::RedisModuleCommandKeySpec {
-    let mut spec = END_OF_KEY_SPECS;
-    spec.flags = u64::from(SECOND_KEY_FLAGS);
+    spec.flags = u64::from(flags);
     spec.begin_search_type = raw::RedisModuleKeySpecBeginSearchType_REDISMODULE_KSPEC_BS_INDEX;
-    spec.bs.index.pos = SECOND_KEY_WORD as c_int;
-    up_to(spec, -1)
-}
-
-/// Completes a spec: it finds the keys from where its search begins up to `last`, counted from
-/// there, or from the end of the command if negative.
-fn up_to(mut spec: raw::RedisModuleCommandKeySpec, last: c_int) -> raw::RedisModuleCommandKeySpec {
+    spec.bs.index.pos = position as c_int;
     spec.find_keys_type = raw::RedisModuleKeySpecFindKeysType_REDISMODULE_KSPEC_FK_RANGE;
     spec.fk.range = raw::RedisModuleCommandKeySpec__bindgen_ty_2__bindgen_ty_1 {
         lastkey: last,
@@ -201,94 +271,60 @@ fn up_to(mut spec: raw::RedisModuleCommandKeySpec, last: c_int) -> raw::RedisMod
     spec
 }
 
-impl Argument {
-    /// Converts the argument for the server; stores the arrays that it points to in `parts`.
-    fn describe(
-        &self,
-        parts: &mut Vec<Box<[raw::RedisModuleCommandArg]>>,
-    ) -> raw::RedisModuleCommandArg {
-        use raw::{
-            REDISMODULE_CMD_ARG_MULTIPLE as MULTIPLE, REDISMODULE_CMD_ARG_OPTIONAL as OPTIONAL,
-            RedisModuleCommandArgType_REDISMODULE_ARG_TYPE_BLOCK as BLOCK,
-            RedisModuleCommandArgType_REDISMODULE_ARG_TYPE_DOUBLE as DOUBLE,
-            RedisModuleCommandArgType_REDISMODULE_ARG_TYPE_INTEGER as INTEGER,
-            RedisModuleCommandArgType_REDISMODULE_ARG_TYPE_KEY as KEY,
-            RedisModuleCommandArgType_REDISMODULE_ARG_TYPE_ONEOF as ONE_OF,
-            RedisModuleCommandArgType_REDISMODULE_ARG_TYPE_PURE_TOKEN as TOKEN,
-            RedisModuleCommandArgType_REDISMODULE_ARG_TYPE_STRING as STRING,
-        };
-        let leaf =
-            |name: &CStr, type_, token: Option<&CStr>, flags: u32| raw::RedisModuleCommandArg {
-                name: name.as_ptr(),
-                type_,
-                token: token.map_or(std::ptr::null(), CStr::as_ptr),
-                flags: flags as c_int,
-                ..END_OF_ARGUMENTS
-            };
-        match self {
-            Self::String(name) => leaf(name, STRING, None, 0),
-            Self::Integer(name) => leaf(name, INTEGER, None, 0),
-            Self::Double(name) => leaf(name, DOUBLE, None, 0),
-            // Key spec 0 is that of the first key.
-            Self::Key(name) => {
-                raw::RedisModuleCommandArg { key_spec_index: 1, ..leaf(name, KEY, None, 0) }
-            }
-            Self::Keys(name) => {
-                raw::RedisModuleCommandArg { key_spec_index: 1, ..leaf(name, KEY, None, MULTIPLE) }
-            }
-            Self::Items => leaf(c"item", STRING, None, MULTIPLE),
-            Self::Flag(name, token) => leaf(name, TOKEN, Some(token), OPTIONAL),
-            Self::Token(name, token) => leaf(name, TOKEN, Some(token), 0),
-            // The block has the token, as in RedisBloom.
-            Self::Option(name, token, value) => {
-                let members = vec![value.describe(parts)];
-                raw::RedisModuleCommandArg {
-                    subargs: group(parts, members),
-                    ..leaf(name, BLOCK, Some(token), OPTIONAL)
-                }
-            }
-            Self::Pair(name, token, values) => {
-                let members = values.iter().map(|value| leaf(value, INTEGER, None, 0)).collect();
-                raw::RedisModuleCommandArg {
-                    subargs: group(parts, members),
-                    ..leaf(name, BLOCK, Some(token), OPTIONAL)
-                }
-            }
-            Self::Own(argument) => {
-                raw::RedisModuleCommandArg { since: OWN_SINCE.as_ptr(), ..argument.describe(parts) }
-            }
-            Self::OneOf(name, words) => {
-                let members =
-                    words.iter().map(|(name, token)| leaf(name, TOKEN, Some(token), 0)).collect();
-                raw::RedisModuleCommandArg {
-                    subargs: group(parts, members),
-                    ..leaf(name, ONE_OF, None, OPTIONAL)
-                }
-            }
-            Self::Choice(name, members) => {
-                let members = members
-                    .iter()
-                    .map(|member| raw::RedisModuleCommandArg { flags: 0, ..member.describe(parts) })
-                    .collect();
-                raw::RedisModuleCommandArg {
-                    subargs: group(parts, members),
-                    ..leaf(name, ONE_OF, None, 0)
-                }
-            }
-        }
-    }
+/// The spec of the second key. It follows a word at any place, because no kind of spec can name one
+/// place.
+fn key_behind(word: &'static CStr) -> raw::RedisModuleCommandKeySpec {
+    let mut spec = keys_at(0, 0, SECOND_KEY_FLAGS | raw::REDISMODULE_CMD_KEY_INCOMPLETE);
+    spec.begin_search_type = raw::RedisModuleKeySpecBeginSearchType_REDISMODULE_KSPEC_BS_KEYWORD;
+    spec.bs.keyword = raw::RedisModuleCommandKeySpec__bindgen_ty_1__bindgen_ty_2 {
+        keyword: word.as_ptr(),
+        startfrom: SECOND_KEY_WORD as c_int,
+    };
+    spec
 }
 
-/// Stores the members of a block or choice in `parts`, and returns their address.
-fn group(
-    parts: &mut Vec<Box<[raw::RedisModuleCommandArg]>>,
-    mut members: Vec<raw::RedisModuleCommandArg>,
-) -> *mut raw::RedisModuleCommandArg {
-    members.push(END_OF_ARGUMENTS);
-    let mut members = members.into_boxed_slice();
-    let start = members.as_mut_ptr();
-    parts.push(members);
-    start
+/// Converts an argument for the server; stores the lists that it points to in `lists`.
+fn describe(
+    argument: &Argument,
+    lists: &mut Vec<Box<[raw::RedisModuleCommandArg]>>,
+) -> raw::RedisModuleCommandArg {
+    use raw::{
+        REDISMODULE_CMD_ARG_MULTIPLE as MULTIPLE, REDISMODULE_CMD_ARG_OPTIONAL as OPTIONAL,
+        RedisModuleCommandArgType_REDISMODULE_ARG_TYPE_BLOCK as BLOCK,
+        RedisModuleCommandArgType_REDISMODULE_ARG_TYPE_DOUBLE as DOUBLE,
+        RedisModuleCommandArgType_REDISMODULE_ARG_TYPE_INTEGER as INTEGER,
+        RedisModuleCommandArgType_REDISMODULE_ARG_TYPE_KEY as KEY,
+        RedisModuleCommandArgType_REDISMODULE_ARG_TYPE_ONEOF as ONE_OF,
+        RedisModuleCommandArgType_REDISMODULE_ARG_TYPE_PURE_TOKEN as TOKEN,
+        RedisModuleCommandArgType_REDISMODULE_ARG_TYPE_STRING as STRING,
+    };
+    let mut described = raw::RedisModuleCommandArg {
+        name: argument.name.as_ptr(),
+        type_: match argument.kind {
+            Kind::String => STRING,
+            Kind::Integer => INTEGER,
+            Kind::Double => DOUBLE,
+            Kind::Key => KEY,
+            Kind::Token => TOKEN,
+            Kind::Block | Kind::Options { .. } => BLOCK,
+            Kind::OneOf => ONE_OF,
+        },
+        token: argument.token.map_or(std::ptr::null(), CStr::as_ptr),
+        flags: (if argument.optional { OPTIONAL } else { 0 }
+            | if argument.multiple { MULTIPLE } else { 0 }) as c_int,
+        ..END_OF_ARGUMENTS
+    };
+    if argument.kind == Kind::Key {
+        // Key spec 0 is that of the first key.
+        described.key_spec_index = 1;
+    }
+    if !argument.parts.is_empty() {
+        let parts = argument.parts.iter().map(|part| describe(part, lists));
+        let mut list: Box<[_]> = parts.chain(once(END_OF_ARGUMENTS)).collect();
+        described.subargs = list.as_mut_ptr();
+        lists.push(list);
+    }
+    described
 }
 
 /// Sizes of the structures above. The server steps through the arrays by them, because its own

@@ -29,31 +29,23 @@ use crate::{
 /// Whether the item of a single command belongs to the filter.
 #[inline]
 pub(super) fn owns(shard: Option<Shard>, item: &[u8]) -> bool {
-    shard.is_none_or(|shard| is_owner(shard, item))
+    shard.is_none_or(|shard| owner(shard, item) == shard)
 }
 
+/// Not inlined, so that the code for other filters does not depend on it.
 #[inline(never)]
-fn is_owner(shard: Shard, item: &[u8]) -> bool {
-    shard.of(item) == shard
+fn owner(shard: Shard, item: &[u8]) -> Shard {
+    shard.of(item)
 }
 
 /// Refuses the item of a single question if it belongs to another shard than the filter is.
 #[inline]
 pub(super) fn check(call: &Call, shard: Option<Shard>, item: &[u8]) -> Result<(), Refusal> {
-    match shard {
-        None => Ok(()),
-        Some(shard) => check_item(call, shard, item),
+    if owns(shard, item) {
+        return Ok(());
     }
-}
-
-#[inline(never)]
-fn check_item(call: &Call, shard: Shard, item: &[u8]) -> Result<(), Refusal> {
-    let owner = shard.of(item);
-    if owner == shard {
-        Ok(())
-    } else {
-        Err(refused(call, Some(shard), Refusal::OtherShard(owner)))
-    }
+    let owner = shard.map_or(Refusal::INTERNAL, |shard| Refusal::OtherShard(owner(shard, item)));
+    Err(refused(call, shard, owner))
 }
 
 /// Refuses a client's additions if the first item belongs to another shard than `shard`: nothing
@@ -63,8 +55,8 @@ pub(super) fn check_first<'a>(
     shard: Option<Shard>,
     mut items: impl Iterator<Item = &'a [u8]>,
 ) -> Result<(), Refusal> {
-    match (shard, items.next()) {
-        (Some(shard), Some(item)) if !call.ctx.is_replayed() => check_item(call, shard, item),
+    match items.next() {
+        Some(item) if shard.is_some() && !call.ctx.is_replayed() => check(call, shard, item),
         _ => Ok(()),
     }
 }

@@ -16,27 +16,31 @@
 //! its settings of cuckoo filters (`cf-bucket-size`) have no effect, and keep their values, so that
 //! CONFIG REWRITE writes the lines that it found. CONFIG GET shows them by their full names alone.
 //!
-//! ```text
-//!   arguments   the words behind --loadmodule: other defaults
-//!   this file   which names there are, and which setting each of them is
-//!   setting     a value: how it is written, its range
-//!   server      the names as the server sees them: registered, asked, set
-//! ```
+//! When the module loads, the server sets every name once, in the order of registration: to the
+//! text in the configuration file, or to the default of the registration. CONFIG REWRITE writes
+//! what is not the default. An alias has the default "", which says nothing, and shows a value only
+//! while it is the name that was set last. So CONFIG REWRITE writes it only then, and our name with
+//! the same value. In a file with both names the alias wins, because it is registered later; if the
+//! two lines differ, the log says so.
 
-mod arguments;
-mod server;
 mod setting;
 
 use std::{
-    ffi::{CStr, c_int},
-    ptr,
-    sync::atomic::{AtomicBool, Ordering::Relaxed},
+    ffi::{CStr, CString, c_char, c_int, c_uint, c_void},
+    ptr::{self, null_mut},
+    sync::atomic::{AtomicBool, AtomicPtr, Ordering::Relaxed},
 };
 
 use setting::{Kind, Setting};
 
-use super::api::{Context, Str, call, raw};
-use crate::filter::{Expansion, MAX_CAPACITY, MAX_EXPANSION};
+use super::{
+    api::{Context, OwnedStr, Str, call, free_string, raw},
+    panic_guard::guarded,
+};
+use crate::{
+    command::number,
+    filter::{Expansion, MAX_CAPACITY, MAX_EXPANSION},
+};
 
 static ERROR_RATE: Setting = Setting::new(Kind::Rate, 0.01_f64.to_bits());
 static INITIAL_SIZE: Setting = Setting::new(Kind::Integer(1, MAX_CAPACITY), 100);
@@ -65,23 +69,6 @@ pub(crate) fn max_filter_bytes() -> u64 {
     MAX_FILTER_BYTES.bits()
 }
 
-/// The name of the setting of [`max_filter_bytes`], as the operator writes it.
-pub(crate) fn shown_max_filter_bytes() -> String {
-    NAMES
-        .iter()
-        .find(|name| ptr::eq(name.setting, &MAX_FILTER_BYTES))
-        .map(Name::shown)
-        .unwrap_or_default()
-}
-
-/// Every setting of ours with its value, for the log.
-pub(crate) fn shown() -> String {
-    let own = NAMES.iter().filter(|name| name.role == Role::Own);
-    own.map(|name| format!("{} {}", name.shown(), name.setting.text()))
-        .collect::<Vec<_>>()
-        .join(", ")
-}
-
 /// Whether a query of a missing key is an error.
 pub(crate) fn missing_key_error() -> bool {
     MISSING_KEY_ERROR.bits() != 0
@@ -92,47 +79,18 @@ pub(crate) fn huge_pages() -> bool {
     HUGE_PAGES.bits() != 0
 }
 
-/// A name that the server knows a setting by.
-struct Name {
-    name: &'static CStr,
-    role: Role,
-    setting: &'static Setting,
+/// The name of the setting of [`max_filter_bytes`], as the operator writes it.
+pub(crate) fn shown_max_filter_bytes() -> String {
+    let name = NAMES.iter().find(|name| ptr::eq(name.setting, &MAX_FILTER_BYTES));
+    name.map(Name::shown).unwrap_or_default()
 }
 
-#[derive(Clone, Copy, PartialEq)]
-enum Role {
-    /// Ours.
-    Own,
-    /// valkey-bloom's name for one of ours.
-    Alias,
-    /// A setting of valkey-bloom that has no meaning here.
-    ValkeyBlooms,
-    /// A setting of RedisBloom's cuckoo filters. Its name never gets a prefix.
-    Cuckoo,
-}
-
-impl Role {
-    /// Whether the server gets the name; `unprefixed`: whether it takes names without a prefix.
-    fn is_registered(self, unprefixed: bool) -> bool {
-        match self {
-            Self::Own => true,
-            Self::Alias | Self::ValkeyBlooms => !unprefixed,
-            Self::Cuckoo => unprefixed,
-        }
-    }
-
-    /// Whose setting it is, if it has no effect.
-    fn ignored(self) -> Option<&'static str> {
-        match self {
-            Self::Own | Self::Alias => None,
-            Self::ValkeyBlooms => Some("valkey-bloom"),
-            Self::Cuckoo => Some("RedisBloom's cuckoo filters"),
-        }
-    }
-}
-
-const fn name(name: &'static CStr, role: Role, setting: &'static Setting) -> Name {
-    Name { name, role, setting }
+/// Every setting of ours with its value, for the log.
+pub(crate) fn shown() -> String {
+    let own = NAMES.iter().filter(|name| name.role == Role::Own);
+    own.map(|name| format!("{} {}", name.shown(), name.setting.text()))
+        .collect::<Vec<_>>()
+        .join(", ")
 }
 
 static TIGHTENING_RATIO: Setting = Setting::new(Kind::Rate, 0.5_f64.to_bits());
@@ -171,6 +129,29 @@ static NAMES: [Name; 18] = [
     name(c"cf-max-expansions", Role::Cuckoo, &CF_MAX_EXPANSIONS),
 ];
 
+/// A name that the server knows a setting by.
+struct Name {
+    name: &'static CStr,
+    role: Role,
+    setting: &'static Setting,
+}
+
+const fn name(name: &'static CStr, role: Role, setting: &'static Setting) -> Name {
+    Name { name, role, setting }
+}
+
+#[derive(Clone, Copy, PartialEq)]
+enum Role {
+    /// Ours.
+    Own,
+    /// valkey-bloom's name for one of ours.
+    Alias,
+    /// A setting of valkey-bloom that has no meaning here.
+    ValkeyBlooms,
+    /// A setting of RedisBloom's cuckoo filters. Its name never gets a prefix.
+    Cuckoo,
+}
+
 /// Whether the server takes names without a prefix.
 static UNPREFIXED: AtomicBool = AtomicBool::new(false);
 /// Whether the configuration file was applied: a client sets what is set from now on.
@@ -181,13 +162,17 @@ static FILE_APPLIED: AtomicBool = AtomicBool::new(false);
 /// # Errors
 /// A line for the log that says why the module must not load.
 pub(crate) fn register(ctx: Context, arguments: &[Str]) -> Result<(), String> {
-    arguments::take(ctx, arguments)?;
-    keep();
+    take_arguments(ctx, arguments)?;
     let defaults = NAMES.each_ref().map(|name| name.setting.bits());
     let unprefixed = takes_unprefixed_names(ctx);
     UNPREFIXED.store(unprefixed, Relaxed);
-    for name in NAMES.iter().filter(|name| name.role.is_registered(unprefixed)) {
-        if !name.register(ctx) {
+    for name in &NAMES {
+        let fits = match name.role {
+            Role::Own => true,
+            Role::Alias | Role::ValkeyBlooms => !unprefixed,
+            Role::Cuckoo => unprefixed,
+        };
+        if fits && !name.register(ctx) {
             return Err(format!("the server refuses the setting {}", name.shown()));
         }
     }
@@ -195,7 +180,6 @@ pub(crate) fn register(ctx: Context, arguments: &[Str]) -> Result<(), String> {
     if status != raw::REDISMODULE_OK as c_int {
         return Err("a setting in the configuration file is not valid (see the line above)".into());
     }
-    keep();
     FILE_APPLIED.store(true, Relaxed);
     let set = NAMES.iter().zip(defaults).filter(|(name, default)| name.setting.bits() != *default);
     warn_of_ignored(ctx, set.map(|(name, _)| name));
@@ -208,20 +192,37 @@ pub(crate) fn register(ctx: Context, arguments: &[Str]) -> Result<(), String> {
     Ok(())
 }
 
-/// Warns of those of the names that were set and have no effect.
-fn warn_of_ignored<'a>(ctx: Context, set: impl Iterator<Item = &'a Name>) {
-    let ignored: Vec<_> =
-        set.filter_map(|name| Some((name.shown(), name.role.ignored()?))).collect();
-    // A server registers ignored names of one product.
-    if let Some((_, product)) = ignored.first() {
-        let names: Vec<_> = ignored.iter().map(|(name, _)| name.as_str()).collect();
-        ctx.warn(&format!("bf: settings of {product} have no effect here: {}", names.join(", ")));
+/// Takes the load arguments, pairs of a name and a value, as RedisBloom has them. An unknown name
+/// is refused: a server with a setting that has no effect is worse than one that does not start.
+fn take_arguments(ctx: Context, arguments: &[Str]) -> Result<(), String> {
+    // Tools that template the line leave an empty argument where they have none.
+    let arguments = match arguments {
+        [only] if only.bytes().is_empty() => &[],
+        arguments => arguments,
+    };
+    for pair in arguments.chunks(2) {
+        let mut words = pair.iter().map(|word| word.bytes());
+        let name = String::from_utf8_lossy(words.next().unwrap_or_default());
+        let Some(value) = words.next() else {
+            return Err(format!("load argument {name} has no value"));
+        };
+        let setting = match name.to_ascii_uppercase().as_str() {
+            "ERROR_RATE" | "BF-ERROR-RATE" => &ERROR_RATE,
+            "INITIAL_SIZE" | "BF-INITIAL-SIZE" => &INITIAL_SIZE,
+            cuckoo if cuckoo.starts_with("CF_") || cuckoo.starts_with("CF-") => {
+                if number::integer(value).is_none() {
+                    return Err(format!("bad load argument: Invalid value for `{name}`"));
+                }
+                ctx.warn(&format!(
+                    "load argument {name} is ignored: there are no cuckoo filters here"
+                ));
+                continue;
+            }
+            _ => return Err(format!("load argument {name} is not known")),
+        };
+        setting.set(value, false, &name).map_err(|why| format!("bad load argument: {why}"))?;
     }
-}
-
-/// The server says that a CONFIG SET succeeded: it undoes none of it any more.
-pub(crate) fn keep() {
-    NAMES.iter().for_each(|name| name.setting.keep());
+    Ok(())
 }
 
 /// Redis from version 8 on; not Valkey, which calls itself Redis 7.2 in one field and by its own
@@ -233,4 +234,138 @@ fn takes_unprefixed_names(ctx: Context) -> bool {
     let major =
         server.text(c"redis_version").and_then(|version| version.split('.').next()?.parse().ok());
     !server.is(c"server_name", "valkey") && major.is_some_and(|major: u32| major >= 8)
+}
+
+/// Warns of those of the names that were set and have no effect.
+fn warn_of_ignored<'a>(ctx: Context, set: impl Iterator<Item = &'a Name>) {
+    // A server registers ignored names of one product.
+    let mut product = None;
+    let mut names = Vec::new();
+    for name in set {
+        let ignored = match name.role {
+            Role::Own | Role::Alias => continue,
+            Role::ValkeyBlooms => "valkey-bloom",
+            Role::Cuckoo => "RedisBloom's cuckoo filters",
+        };
+        product = Some(ignored);
+        names.push(name.shown());
+    }
+    if let Some(product) = product {
+        ctx.warn(&format!("bf: settings of {product} have no effect here: {}", names.join(", ")));
+    }
+}
+
+impl Name {
+    /// As the operator writes it.
+    fn shown(&self) -> String {
+        if self.role == Role::Cuckoo {
+            return self.name.to_string_lossy().into_owned();
+        }
+        let join = if UNPREFIXED.load(Relaxed) { '-' } else { '.' };
+        format!("bf{join}{}", self.name.to_string_lossy())
+    }
+
+    /// Registers it with the value that its setting has now as the default; false if the server
+    /// refuses.
+    fn register(&'static self, ctx: Context) -> bool {
+        let (name, flags) = match UNPREFIXED.load(Relaxed) {
+            true => (self.shown(), raw::REDISMODULE_CONFIG_UNPREFIXED),
+            false => (self.name.to_string_lossy().into_owned(), raw::REDISMODULE_CONFIG_DEFAULT),
+        };
+        let hidden = if self.role == Role::Cuckoo { raw::REDISMODULE_CONFIG_HIDDEN } else { 0 };
+        let name = CString::new(name).unwrap_or_default();
+        let default = CString::new(self.text().unwrap_or_default()).unwrap_or_default();
+        let status: c_int = call!(RedisModule_RegisterStringConfig(
+            ctx.as_ptr(),
+            name.as_ptr(),
+            default.as_ptr(),
+            (flags | hidden) as c_uint,
+            Some(get),
+            Some(set),
+            None,
+            ptr::from_ref(self).cast_mut().cast()
+        ));
+        status == raw::REDISMODULE_OK as c_int
+    }
+
+    /// The value as CONFIG GET shows it under this name.
+    fn text(&self) -> Option<String> {
+        let hidden = self.role == Role::Alias && self.setting.covered().is_none();
+        (!hidden).then(|| self.setting.text())
+    }
+
+    /// Warns if this alias is in force, but our name was set to something else, neither that nor
+    /// the default. `own` is our name, and `default` the value that it has where it is not set: a
+    /// line that says it looks like none.
+    fn warn_of_conflict(&self, ctx: Context, own: &Self, default: u64) {
+        let setting = self.setting;
+        if let Some(covered) = setting.covered()
+            && covered != default
+            && covered != setting.bits()
+        {
+            let (alias, own) = (self.shown(), own.shown());
+            let (value, covered) = (setting.text(), setting.written(covered));
+            ctx.warn(&format!(
+                "bf: {alias} ({value}) and {own} ({covered}) are two names of one setting and \
+                 differ: {alias} is in force; remove one of the two"
+            ));
+        }
+    }
+
+    fn set(&self, text: &[u8]) -> Result<(), String> {
+        let before = self.setting.bits();
+        self.setting.set(text, self.role == Role::Alias, &self.shown())?;
+        if self.setting.bits() != before && FILE_APPLIED.load(Relaxed) {
+            // SAFETY: the log takes a null context.
+            let server = unsafe { Context::new(null_mut()) };
+            warn_of_ignored(server, std::iter::once(self));
+        }
+        Ok(())
+    }
+}
+
+/// The name that a callback is about.
+///
+/// # Safety
+/// `private` is what `Name::register` handed to the server.
+unsafe fn named(private: *mut c_void) -> &'static Name {
+    // SAFETY: the caller's promise; the names are static.
+    unsafe { &*private.cast() }
+}
+
+/// The text that `get` answered last. The server copies it before it asks again.
+static LENT: AtomicPtr<raw::RedisModuleString> = AtomicPtr::new(null_mut());
+
+unsafe extern "C" fn get(_: *const c_char, private: *mut c_void) -> *mut raw::RedisModuleString {
+    guarded("config get", null_mut(), || {
+        // SAFETY: `private` is a name of ours.
+        let text = unsafe { named(private) }.text();
+        let text = text.and_then(|text| OwnedStr::new(text.as_bytes()));
+        let text = text.map_or(null_mut(), OwnedStr::into_ptr);
+        free_string(LENT.swap(text, Relaxed));
+        text
+    })
+}
+
+unsafe extern "C" fn set(
+    _: *const c_char,
+    value: *mut raw::RedisModuleString,
+    private: *mut c_void,
+    error: *mut *mut raw::RedisModuleString,
+) -> c_int {
+    guarded("config set", raw::REDISMODULE_ERR as c_int, || {
+        // SAFETY: the server's own string, for this call.
+        let value = unsafe { Str::new(value) };
+        // SAFETY: `private` is a name of ours.
+        let Err(why) = unsafe { named(private) }.set(value.bytes()) else {
+            return raw::REDISMODULE_OK as c_int;
+        };
+        if let Some(why) = OwnedStr::new(why.as_bytes())
+            && !error.is_null()
+        {
+            // SAFETY: the server passes a place for the text, which it then owns.
+            unsafe { *error = why.into_ptr() };
+        }
+        raw::REDISMODULE_ERR as c_int
+    })
 }

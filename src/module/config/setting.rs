@@ -4,37 +4,20 @@
 //! numbers of its own for settings, but refuses or wraps some of them before it asks the module,
 //! differently from version to version.
 
-use std::sync::{
-    Mutex, MutexGuard, PoisonError,
-    atomic::{AtomicU64, Ordering::Relaxed},
-};
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use crate::command::number;
 
 /// A setting. The server reads and sets settings in its main thread alone.
 pub(super) struct Setting {
     kind: Kind,
-    /// The value in force, for who only reads it.
     bits: AtomicU64,
-    history: Mutex<History>,
+    /// While the alias was set last: the value before it was. [`NOTHING`] otherwise.
+    covered: AtomicU64,
 }
 
-/// What is in force, and under which name it was set.
-#[derive(Clone, Copy)]
-struct State {
-    bits: u64,
-    /// Where the alias is in force: the value under the setting's own name, which it covers.
-    covered: Option<u64>,
-}
-
-struct History {
-    now: State,
-    /// What was before the first change since [`Setting::keep`].
-    before: Option<State>,
-    /// Which names were set since then: its own, the alias.
-    own: bool,
-    alias: bool,
-}
+/// No value of any kind has these bits.
+const NOTHING: u64 = u64::MAX;
 
 /// How a value is written, and its range.
 pub(super) enum Kind {
@@ -50,13 +33,7 @@ pub(super) enum Kind {
 
 impl Setting {
     pub(super) const fn new(kind: Kind, default: u64) -> Self {
-        let now = State { bits: default, covered: None };
-        let history = History { now, before: None, own: false, alias: false };
-        Self { kind, bits: AtomicU64::new(default), history: Mutex::new(history) }
-    }
-
-    fn history(&self) -> MutexGuard<'_, History> {
-        self.history.lock().unwrap_or_else(PoisonError::into_inner)
+        Self { kind, bits: AtomicU64::new(default), covered: AtomicU64::new(NOTHING) }
     }
 
     /// The value.
@@ -64,18 +41,9 @@ impl Setting {
         self.bits.load(Relaxed)
     }
 
-    /// The value as CONFIG GET shows it under the setting's own name.
+    /// The value as CONFIG GET shows it.
     pub(super) fn text(&self) -> String {
         self.written(self.bits())
-    }
-
-    /// The value as CONFIG GET shows it under the alias; `None` while the alias is not in force.
-    pub(super) fn text_of_alias(&self) -> Option<String> {
-        self.shown(self.history().now, true)
-    }
-
-    fn shown(&self, state: State, alias: bool) -> Option<String> {
-        (!alias || state.covered.is_some()).then(|| self.written(state.bits))
     }
 
     /// A value as text.
@@ -113,46 +81,28 @@ impl Setting {
             .ok_or_else(|| format!("{name} must be in the range [{min}, {max}]"))
     }
 
-    /// Sets it under its own name or its alias, where an empty text takes back what was set; `name`
-    /// is for the error.
+    /// Sets it under its own name or its alias; `name` is for the error.
     ///
-    /// A CONFIG SET that fails at another setting is undone by the server: it sets each name to the
-    /// text that it had. The text does not say under which name the value was set. But no CONFIG
-    /// SET names a setting twice: a second set of the same name, before the first was kept, to the
-    /// text that it had before is such an undoing, and brings back all that was.
+    /// The last writer wins. If a CONFIG SET fails at another setting, the server sets each name to
+    /// the text that it showed before: that is the value in force, or, of an alias that was not set
+    /// last, an empty text, which takes back what was set under it.
     ///
     /// # Errors
     /// Why the text is refused; the value is as before.
     pub(super) fn set(&self, text: &[u8], alias: bool, name: &str) -> Result<(), String> {
-        let mut history = self.history();
-        let now = history.now;
-        let before = *history.before.get_or_insert(now);
-        let again = match alias {
-            true => std::mem::replace(&mut history.alias, true),
-            false => std::mem::replace(&mut history.own, true),
+        let own = alias.then(|| self.covered().unwrap_or(self.bits()));
+        let (bits, covered) = match own {
+            Some(own) if text.is_empty() => (own, NOTHING),
+            own => (self.read(text, name)?, own.unwrap_or(NOTHING)),
         };
-        let next = if again && self.shown(before, alias).unwrap_or_default().as_bytes() == text {
-            before
-        } else if alias && text.is_empty() {
-            State { bits: now.covered.unwrap_or(now.bits), covered: None }
-        } else {
-            let covered = alias.then(|| now.covered.unwrap_or(now.bits));
-            State { bits: self.read(text, name)?, covered }
-        };
-        history.now = next;
-        self.bits.store(next.bits, Relaxed);
+        self.bits.store(bits, Relaxed);
+        self.covered.store(covered, Relaxed);
         Ok(())
     }
 
-    /// What was set is not undone any more.
-    pub(super) fn keep(&self) {
-        let mut history = self.history();
-        *history = History { now: history.now, before: None, own: false, alias: false };
-    }
-
-    /// Where the alias is in force: the value under the setting's own name.
+    /// While the alias was set last: the value before it was.
     pub(super) fn covered(&self) -> Option<u64> {
-        self.history().now.covered
+        Some(self.covered.load(Relaxed)).filter(|&bits| bits != NOTHING)
     }
 }
 

@@ -4,13 +4,10 @@
 
 use std::ffi::{c_longlong, c_void};
 
-use super::Value;
+use super::{Value, with_value};
 use crate::{
     codec::valkey_bloom,
-    module::{
-        api::{call, raw},
-        panic_guard::guarded,
-    },
+    module::api::{call, raw},
 };
 
 pub(super) unsafe extern "C" fn rewrite(
@@ -18,11 +15,8 @@ pub(super) unsafe extern "C" fn rewrite(
     key: *mut raw::RedisModuleString,
     value: *mut c_void,
 ) {
-    guarded("aof_rewrite", (), || {
-        // SAFETY: the server passes a live value. Nothing writes to it until this returns: this
-        // runs in a child process, or between commands.
-        emit_chunks(io, key, unsafe { Value::borrow(value) });
-    });
+    // SAFETY: the server passes a live value.
+    unsafe { with_value("aof_rewrite", (), value, |value| emit_chunks(io, key, value)) };
 }
 
 /// Writes a value as BF.LOADCHUNK commands.
@@ -53,10 +47,7 @@ pub(super) unsafe extern "C" fn rewrite_valkey(
     key: *mut raw::RedisModuleString,
     value: *mut c_void,
 ) {
-    guarded("aof_rewrite", (), || {
-        // SAFETY: the server passes a live value. Nothing writes to it until this returns: this
-        // runs in a child process, or between commands.
-        let value = unsafe { Value::borrow(value) };
+    let emit = |value: &Value| {
         if let Value::Ready(filter) = value
             && let Some(blob) = valkey_bloom::blob(filter)
         {
@@ -71,5 +62,7 @@ pub(super) unsafe extern "C" fn rewrite_valkey(
         } else {
             emit_chunks(io, key, value);
         }
-    });
+    };
+    // SAFETY: the server passes a live value.
+    unsafe { with_value("aof_rewrite", (), value, emit) };
 }

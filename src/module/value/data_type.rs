@@ -22,7 +22,7 @@
 
 use std::ffi::{CStr, c_void};
 
-use super::{Value, aof, defrag, keep_types, rdb};
+use super::{Value, aof, defrag, keep_types, rdb, with_value};
 use crate::{
     codec::{io, native, valkey_bloom},
     module::{
@@ -94,19 +94,15 @@ unsafe extern "C" fn free(value: *mut c_void) {
 }
 
 unsafe extern "C" fn mem_usage(value: *const c_void) -> usize {
-    // SAFETY: the server passes a live value, and nothing writes to it meanwhile.
-    guarded("mem_usage", 0, || unsafe { Value::borrow(value) }.memory())
+    // SAFETY: the server passes a live value.
+    unsafe { with_value("mem_usage", 0, value, Value::memory) }
 }
 
 /// How much work it is to free: more than 64 sends it to a background thread, and freeing 64 KiB is
 /// where that pays.
 unsafe extern "C" fn free_effort(_: *mut raw::RedisModuleString, value: *const c_void) -> usize {
-    // SAFETY: the server passes a live value, and nothing writes to it meanwhile.
-    guarded("free_effort", 1, || {
-        // SAFETY: the server passes a live value, and nothing writes to it meanwhile.
-        let value = unsafe { Value::borrow(value) };
-        (value.bytes() / 1024) as usize + 1
-    })
+    // SAFETY: the server passes a live value.
+    unsafe { with_value("free_effort", 1, value, |value| (value.bytes() / 1024) as usize + 1) }
 }
 
 unsafe extern "C" fn copy(
@@ -114,9 +110,7 @@ unsafe extern "C" fn copy(
     to: *mut raw::RedisModuleString,
     value: *const c_void,
 ) -> *mut c_void {
-    guarded("copy", std::ptr::null_mut(), || {
-        // SAFETY: the server passes a live value, and nothing writes to it meanwhile.
-        let value = unsafe { Value::borrow(value) };
+    let duplicate = |value: &Value| {
         // No ceiling: the server does not say whose COPY it is, and what comes from a primary or
         // with a slot must be obeyed. The filter that is copied was accepted already.
         value.duplicate().map_or_else(
@@ -135,16 +129,19 @@ unsafe extern "C" fn copy(
             },
             Value::into_raw,
         )
-    })
+    };
+    // SAFETY: the server passes a live value.
+    unsafe { with_value("copy", std::ptr::null_mut(), value, duplicate) }
 }
 
 /// For DEBUG DIGEST: sees every number and every bit, as they are saved.
 unsafe extern "C" fn digest(digest: *mut raw::RedisModuleDigest, value: *mut c_void) {
-    guarded("digest", (), || {
-        // SAFETY: the server passes a live value, and nothing writes to it meanwhile.
-        rdb::write(unsafe { Value::borrow(value) }, &mut Digest(digest));
+    let add = |value: &Value| {
+        rdb::write(value, &mut Digest(digest));
         call!(RedisModule_DigestEndSequence(digest));
-    });
+    };
+    // SAFETY: the server passes a live value.
+    unsafe { with_value("digest", (), value, add) };
 }
 
 struct Digest(*mut raw::RedisModuleDigest);

@@ -72,7 +72,7 @@ fn move_layers(
     from: u64,
     stop: impl Fn() -> bool,
 ) -> Option<u64> {
-    let (first, newest) = (usize::try_from(from).unwrap_or(0), filter.newest_number());
+    let (first, newest) = (usize::try_from(from).unwrap_or(0), filter.older().len());
     for (number, layer) in (first..).zip(filter.layers_from_mut(first)) {
         let bytes = size_of_val(layer.bits().words());
         let mover = |words: *mut u64| offer_array(ctx, words.cast(), bytes).cast();

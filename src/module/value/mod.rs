@@ -30,6 +30,7 @@ use crate::{
     },
     module::{
         api::{Key, clock, malloc_size, raw},
+        panic_guard::guarded,
         stats::{self, BEFORE_ALL, Share},
     },
     sharding::Shard,
@@ -111,7 +112,7 @@ impl Value {
     fn under_the_second_name(key: &Key) -> Result<*mut Self, Refusal> {
         let raw = key.value(VALKEY_TYPE.load(Relaxed)).cast::<Self>();
         if raw.is_null() && !key.is_empty() {
-            return Err(Refusal::WrongType);
+            return Err(Refusal::WRONG_TYPE);
         }
         Ok(raw)
     }
@@ -188,14 +189,13 @@ impl Value {
         }
         // SAFETY: it was made above, and the server did not take it.
         drop(unsafe { Self::from_raw(raw) });
-        Err(Refusal::NoMemory)
+        Err(Refusal::NO_MEMORY)
     }
 
     /// Makes a filter of a load that is complete.
     ///
     /// # Errors
-    /// `Error::OutOfMemory` for one of pages. It is a load then as before, and another try may
-    /// succeed.
+    /// `Error::OutOfMemory`. It is a load then as before, and another try may succeed.
     pub(crate) fn finish_load(&mut self) -> Result<(), codec::Error> {
         let Self::Loading(load) = self else {
             return Ok(());
@@ -208,12 +208,11 @@ impl Value {
             *self = Self::Paged(outcome?);
             return Ok(());
         }
-        // SAFETY: `self` is valid for reads, and is overwritten below before anyone can use or drop
-        // it again: nothing in between can panic.
-        let load = unsafe { std::ptr::read(load) };
-        if let Load::Layers(load) = *load {
-            // SAFETY: `self` is valid for writes; its old content was moved out above.
-            unsafe { std::ptr::write(self, Self::Ready(load.into_filter())) };
+        let empty = Self::placeholder().ok_or(filter::Error::OutOfMemory(0))?;
+        if let Self::Loading(load) = std::mem::replace(self, empty)
+            && let Load::Layers(load) = *load
+        {
+            *self = Self::Ready(load.into_filter());
         }
         Ok(())
     }
@@ -249,16 +248,6 @@ impl Value {
         let value: Box<Self> = unsafe { Box::from_raw(raw.cast()) };
         stats::freed(value.share());
         value
-    }
-
-    /// What the server passed to a callback.
-    ///
-    /// # Safety
-    /// `raw` came from [`Self::into_raw`], and is not written to or freed while the reference
-    /// lives.
-    pub(crate) unsafe fn borrow<'a>(raw: *const c_void) -> &'a Self {
-        // SAFETY: the caller's promise.
-        unsafe { &*raw.cast() }
     }
 
     /// The header of a dump, and the iterator that goes with it.
@@ -350,10 +339,30 @@ impl Value {
     }
 }
 
+/// Runs the body of a callback that gets a value; returns `fallback` if it panics.
+///
+/// # Safety
+/// `raw` came from [`Value::into_raw`]. Nothing writes to it or frees it until this returns: the
+/// server calls back between commands, or in a child process.
+unsafe fn with_value<T>(
+    entry: &str,
+    fallback: T,
+    raw: *const c_void,
+    body: impl FnOnce(&Value) -> T,
+) -> T {
+    // SAFETY: the caller's promise.
+    guarded(entry, fallback, || body(unsafe { &*raw.cast() }))
+}
+
+/// The time by which a query is answered. Only a window needs it.
+#[inline]
+pub(crate) fn now(paged: &Paged) -> i64 {
+    if paged.window().is_some() { clock() } else { 0 }
+}
+
 /// The items of a filter of pages that are remembered now.
 pub(crate) fn items_of(paged: &Paged) -> u64 {
-    // Only a window needs the time.
-    paged.items(if paged.window().is_some() { clock() } else { 0 })
+    paged.items(now(paged))
 }
 
 /// The items of a filter of pages, also those that are out of the window but not removed: the same
@@ -365,13 +374,12 @@ pub(crate) fn stored_items(paged: &Paged) -> u64 {
 /// Why a load answers nothing.
 #[cold]
 fn incomplete(load: &Load) -> Refusal {
-    if is_placeholder(load) { Refusal::Placeholder } else { Refusal::Loading }
+    if is_placeholder(load) { Refusal::PLACEHOLDER } else { Refusal::LOADING }
 }
 
 fn memory_of_layers(filter: &Filter) -> usize {
     let list: usize = filter.older_memory().into_iter().flatten().map(malloc_size).sum();
     let bits: usize = filter.layers().map(|layer| malloc_size(layer.bits().words().as_ptr())).sum();
-    let boxes: usize =
-        filter.layers().filter_map(Layer::boxed).map(|(address, _)| malloc_size(address)).sum();
+    let boxes: usize = filter.layers().filter_map(Layer::boxed).map(malloc_size).sum();
     list + bits + boxes
 }

@@ -13,7 +13,7 @@
 
 use std::ffi::{c_char, c_int, c_void};
 
-use super::Value;
+use super::{Value, with_value};
 use crate::{
     codec::{
         Error,
@@ -40,11 +40,8 @@ pub(super) fn write(value: &Value, sink: &mut impl io::Sink) {
 }
 
 pub(super) unsafe extern "C" fn save(io: *mut raw::RedisModuleIO, value: *mut c_void) {
-    guarded("rdb_save", (), || {
-        // SAFETY: the server passes a live value, and nothing writes to it meanwhile.
-        let value = unsafe { Value::borrow(value) };
-        write(value, &mut Stream(io));
-    });
+    // SAFETY: the server passes a live value.
+    unsafe { with_value("rdb_save", (), value, |value| write(value, &mut Stream(io))) };
 }
 
 /// Null refuses the load.
@@ -113,13 +110,12 @@ const PLACEHOLDER: u64 = 0;
 
 /// As `save`, of the type that has valkey-bloom's name.
 pub(super) unsafe extern "C" fn save_valkey(io: *mut raw::RedisModuleIO, value: *mut c_void) {
-    guarded("rdb_save", (), || {
-        // SAFETY: the server passes a live value, and nothing writes to it meanwhile.
-        match unsafe { Value::borrow(value) } {
-            Value::Ready(filter) => valkey_bloom::save(filter, &mut Stream(io)),
-            Value::Paged(_) | Value::Loading(_) => Stream(io).unsigned(PLACEHOLDER),
-        }
-    });
+    let save = |value: &Value| match value {
+        Value::Ready(filter) => valkey_bloom::save(filter, &mut Stream(io)),
+        Value::Paged(_) | Value::Loading(_) => Stream(io).unsigned(PLACEHOLDER),
+    };
+    // SAFETY: the server passes a live value.
+    unsafe { with_value("rdb_save", (), value, save) };
 }
 
 /// As `load`, of the type that has valkey-bloom's name.
@@ -145,7 +141,7 @@ pub(super) unsafe extern "C" fn load_valkey(
 
 /// The context of a callback, for the log.
 #[cold]
-fn context(io: *mut raw::RedisModuleIO) -> Context {
+fn context<'a>(io: *mut raw::RedisModuleIO) -> Context<'a> {
     let ctx: *mut raw::RedisModuleCtx = call!(RedisModule_GetContextFromIO(io));
     // SAFETY: the server makes the context for this callback and keeps it until the callback
     // returns.

@@ -2,32 +2,35 @@
 
 use redis_bloom::{
     codec::Error,
-    filter::{Broken, Error as FilterError, Geometry, MAX_LAYERS, Shape},
+    filter::{Error as FilterError, MAX_LAYERS},
 };
 
 use super::check;
 use crate::{
     forge::header::{
-        BLOCK_WORDS, BLOCKS, CAPACITY, ERROR_RATE, EXPANSION, FIRST, ITEMS, KIND, LAYER,
-        LAYER_RATE, LAYERS, MAGIC, PROBES, VERSION,
+        BLOCK_WORDS, BLOCKS, CAPACITY, ERROR_RATE, EXPANSION, FIRST, ITEMS, KIND, LAYER_RATE,
+        LAYERS, MAGIC, PROBES, VERSION,
     },
     sample,
 };
 
-fn range(error: FilterError) -> Error {
-    Error::Broken(Broken::Range(error))
-}
+const MAGICS: Error = Error::Malformed("the magic of another layout");
+const KINDS: Error = Error::Malformed("a kind, option or rule that is not known");
+const TOO_MANY: Error =
+    Error::Filter(FilterError::Impossible("a layer with too many items or too few"));
+const SHAPE: Error =
+    Error::Filter(FilterError::Impossible("a layer that no filter of its family has"));
 
 #[test]
 fn numbers_of_the_filter_out_of_range_are_refused() {
     let many = MAX_LAYERS as u32;
-    let rate = |rate| range(FilterError::ErrorRate(rate));
+    let rate = |rate| Error::Filter(FilterError::ErrorRate(rate));
     check(
         &sample::small(),
         &[
             ("another magic", MAGIC, b"rbloom2", Error::Version(u16::from(b'2'))),
-            ("the magic of a chunk", MAGIC, b"rbchnk", Error::Magic("rbloom")),
-            ("no magic", MAGIC, &[0; 6], Error::Magic("rbloom")),
+            ("the magic of a chunk", MAGIC, b"rbchnk", MAGICS),
+            ("no magic", MAGIC, &[0; 6], MAGICS),
             ("version 0", VERSION, &0_u16.to_le_bytes(), Error::Version(0)),
             // Version 2 has one more byte for the family, so the layers are one byte short.
             ("version 2", VERSION, &2_u16.to_le_bytes(), Error::Truncated),
@@ -66,7 +69,7 @@ fn numbers_of_the_filter_out_of_range_are_refused() {
                 &[255; 4],
                 FilterError::Expansion(u64::from(u32::MAX)).into(),
             ),
-            ("no layers", LAYERS, &[0; 4], Error::Excess(LAYER)),
+            ("no layers", LAYERS, &[0; 4], Error::Malformed("bytes behind the end")),
             ("2 of 1 layers", LAYERS, &2_u32.to_le_bytes(), Error::Truncated),
             ("65536 layers", LAYERS, &65_536_u32.to_le_bytes(), Error::Truncated),
             ("2^18 layers", LAYERS, &many.to_le_bytes(), Error::Truncated),
@@ -82,40 +85,26 @@ fn numbers_of_the_filter_out_of_range_are_refused() {
 fn numbers_of_a_layer_out_of_range_are_refused() {
     let filter = sample::small();
     let at = |field| FIRST + field;
-    let (index, capacity) = (0, filter.newest().capacity());
-    let Shape::Blocked(shape) = filter.newest().shape() else {
-        panic!("{:?}", filter.newest().shape());
-    };
-    let broken = |geometry: Geometry| {
-        let shape = geometry.into();
-        Error::Broken(Broken::Shape { index, shape })
-    };
-    let items = |items, capacity| Error::Broken(Broken::Items { index, items, capacity });
-    let probes = |probes| broken(Geometry { probes, ..shape });
-    let rate = |rate| range(FilterError::ErrorRate(rate));
-    let small = |capacity| range(FilterError::Capacity(capacity));
+    let capacity = filter.newest().capacity();
+    let rate = |rate| Error::Filter(FilterError::ErrorRate(rate));
+    let small = |capacity| Error::Filter(FilterError::Capacity(capacity));
     let above = (1_u64 << 62) + 1;
     check(
         &filter,
         &[
-            ("kind 1", at(KIND), &[1], Error::Kind(1)),
-            ("kind 255", at(KIND), &[255], Error::Kind(255)),
-            ("no probes", at(PROBES), &[0], probes(0)),
-            ("129 probes", at(PROBES), &[129], probes(129)),
-            ("255 probes", at(PROBES), &[255], probes(255)),
-            ("no words", at(BLOCK_WORDS), &[0; 2], broken(Geometry { block_words: 0, ..shape })),
-            ("no blocks", at(BLOCKS), &[0; 4], broken(Geometry { blocks: 0, ..shape })),
+            ("kind 1", at(KIND), &[1], KINDS),
+            ("kind 255", at(KIND), &[255], KINDS),
+            ("no probes", at(PROBES), &[0], SHAPE),
+            ("129 probes", at(PROBES), &[129], SHAPE),
+            ("255 probes", at(PROBES), &[255], SHAPE),
+            ("no words", at(BLOCK_WORDS), &[0; 2], SHAPE),
+            ("no blocks", at(BLOCKS), &[0; 4], SHAPE),
             ("capacity 0", at(CAPACITY), &[0; 8], small(0)),
             ("capacity 2^62 + 1", at(CAPACITY), &above.to_le_bytes(), small(above)),
             ("capacity 2^64 - 1", at(CAPACITY), &[255; 8], small(u64::MAX)),
-            (
-                "an item too many",
-                at(ITEMS),
-                &(capacity + 1).to_le_bytes(),
-                items(capacity + 1, capacity),
-            ),
-            ("2^63 items", at(ITEMS), &(1_u64 << 63).to_le_bytes(), items(1 << 63, capacity)),
-            ("2^64 - 1 items", at(ITEMS), &[255; 8], items(u64::MAX, capacity)),
+            ("an item too many", at(ITEMS), &(capacity + 1).to_le_bytes(), TOO_MANY),
+            ("2^63 items", at(ITEMS), &(1_u64 << 63).to_le_bytes(), TOO_MANY),
+            ("2^64 - 1 items", at(ITEMS), &[255; 8], TOO_MANY),
             ("rate 0", at(LAYER_RATE), &0_f64.to_le_bytes(), rate(0.0)),
             ("rate 1", at(LAYER_RATE), &1_f64.to_le_bytes(), rate(1.0)),
             ("rate 2", at(LAYER_RATE), &2_f64.to_le_bytes(), rate(2.0)),
@@ -134,18 +123,17 @@ fn an_older_layer_with_room_is_refused() {
     let filter = sample::small_stack();
     for (index, layer) in filter.layers().enumerate().take(2) {
         let capacity = layer.capacity();
-        let items = |items| Error::Broken(Broken::Items { index, items, capacity });
         let at = STACK + index * LONG + 28;
         check(
             &filter,
             &[
-                ("with room", at, &(capacity - 1).to_le_bytes(), items(capacity - 1)),
-                ("empty", at, &[0; 8], items(0)),
-                ("an item too many", at, &(capacity + 1).to_le_bytes(), items(capacity + 1)),
+                ("with room", at, &(capacity - 1).to_le_bytes(), TOO_MANY),
+                ("empty", at, &[0; 8], TOO_MANY),
+                ("an item too many", at, &(capacity + 1).to_le_bytes(), TOO_MANY),
             ],
         );
     }
     let expansion = &[0; 4];
-    let broken = Error::Broken(Broken::Layers(3));
+    let broken = Error::Filter(FilterError::Impossible("a wrong number of layers"));
     check(&filter, &[("layers of a non-scaling filter", EXPANSION, expansion, broken)]);
 }

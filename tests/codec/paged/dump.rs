@@ -68,7 +68,7 @@ impl Model {
         let count = self.counts.get(&number).copied().unwrap_or(0);
         // The highest count stays for ever.
         if count < 15 {
-            self.pages.raise(hash(number)).expect("memory");
+            super::raise(&mut self.pages, number);
             self.set(number, count + 1);
         }
     }
@@ -76,7 +76,7 @@ impl Model {
     fn lower(&mut self, number: u64) {
         let count = self.counts.get(&number).copied().unwrap_or(0);
         if count > 0 {
-            self.pages.lower(hash(number));
+            super::lower(&mut self.pages, number);
             self.set(number, count - 1);
         }
     }
@@ -212,7 +212,7 @@ fn chunks_of_another_filter_or_generation_are_refused() {
     let (next, head) = frame::cut(&chunk, 0, 2);
     assert_eq!(load.take(next, &head, |_| u64::MAX), Ok(Taken::Next));
     // Sweeps and additions of the same generation change nothing.
-    original.sweep(0, 3);
+    original.sweep(0);
     original.insert(hash(5_000), 0, |_| 0).expect("memory");
     let (end, rest) = dump::at(&paged(&original), next).expect("a chunk");
     let mut other = load.duplicate().expect("memory");
@@ -226,7 +226,7 @@ fn chunks_of_another_filter_or_generation_are_refused() {
     let mut another = PagedPlan::of(&paged(&original));
     another.seed = 1;
     let another = Paged::from_parts(&another, None, original.duplicate().expect("memory"));
-    let (end, rest) = dump::at(&another.expect("its parts"), next).expect("a chunk");
+    let (end, rest) = dump::at(&another, next).expect("a chunk");
     assert_eq!(load.take(end, &rest, |_| u64::MAX), Err(Error::OtherFilter));
     let (end, rest) = dump::at(&paged(&original), next).expect("a chunk");
     assert_eq!(load.take(end - 1, &rest, |_| u64::MAX).map(drop), {
@@ -246,7 +246,7 @@ fn a_pass_that_went_on_or_back_begins_again() {
         let mut plan = PagedPlan::of(&paged(&pages));
         plan.window.iter_mut().for_each(|window| window.sweep = sweep);
         assert_eq!(plan.check(), Ok(()));
-        Paged::from_parts(&plan, None, pages.duplicate().expect("memory")).expect("its parts")
+        Paged::from_parts(&plan, None, pages.duplicate().expect("memory"))
     };
     let (early, late) = (
         Sweep { oldest: 3, floor: 4, page: 1, changes: 2 },
@@ -290,7 +290,7 @@ fn a_complete_filter_accepts_repeated_chunks() {
         // It got more items in the meantime.
         let sound = &filter;
         let mut grown = sound.pages().duplicate().expect("memory");
-        let newest = grown.generation();
+        let newest = grown.generations().newest;
         for number in 1_000_000..1_003_000 {
             grown.insert(hash(number), newest, |payload| payload).expect("memory");
         }

@@ -13,7 +13,7 @@ use redis_bloom::{
     filter::{
         Author, Hash,
         paged::{Generation, Paged, PagedPlan, Sweep, Window},
-        pages::{Growth, Pages, Payload, Plan},
+        pages::{Generations, Growth, Pages, Payload, Plan},
     },
     sharding::Shard,
 };
@@ -29,19 +29,34 @@ fn hash(number: u64) -> Hash {
     Hash::of(&item(9, number), 0x5EED)
 }
 
+/// Adds an item to slots that count.
+fn raise(pages: &mut Pages, number: u64) {
+    let most = pages.plan().payload.most();
+    pages.insert(hash(number), 0, |payload| (payload + 1).min(most)).expect("memory");
+}
+
+/// Deletes an item once; returns its count before.
+fn lower(pages: &mut Pages, number: u64) -> u64 {
+    let mut count = 0;
+    pages.lower_chunk(&[hash(number)], |before| count = before);
+    count
+}
+
 /// The filter with these pages.
 #[track_caller]
 fn paged(pages: &Pages) -> Paged {
     let payload = pages.plan().payload;
-    let (newest, alive) = (pages.generation(), pages.generations_alive());
-    let generation = |i| Generation { start: i as i64 * 1_250, items: 1 };
-    let swept = newest + 9 - alive;
-    let window = Window {
-        rules: time(5_000, 4, true),
-        generations: (0..alive).map(generation).collect(),
-        number: newest + 8,
-        sweep: Sweep { oldest: swept, floor: swept, page: 0, changes: 7 },
-    };
+    let window = matches!(payload, Payload::Generation { .. }).then(|| {
+        let Generations { newest, alive, .. } = pages.generations();
+        let generation = |i| Generation { start: i as i64 * 1_250, items: 1 };
+        let swept = newest + 9 - alive;
+        Window {
+            rules: time(5_000, 4, true),
+            generations: (0..alive).map(generation).collect(),
+            number: newest + 8,
+            sweep: Sweep { oldest: swept, floor: swept, page: 0, changes: 7 },
+        }
+    });
     let plan = PagedPlan {
         seed: 0x5EED,
         error_rate: 0.01,
@@ -50,13 +65,11 @@ fn paged(pages: &Pages) -> Paged {
         shard: None,
         base: None,
         pages: pages.plan(),
-        page_count: pages.pages().len() as u64,
-        slots: pages.slot_count(),
         copies: pages.copies(),
-        window: matches!(payload, Payload::Generation { .. }).then_some(window),
+        window,
     };
     plan.check().expect("a sound plan");
-    Paged::from_parts(&plan, None, pages.duplicate().expect("memory")).expect("its parts")
+    Paged::from_parts(&plan, None, pages.duplicate().expect("memory"))
 }
 
 /// A filter that grew above its reserved layer.
@@ -95,12 +108,12 @@ fn filled(plan: Plan, items: u64) -> Pages {
         if matches!(plan.payload, Payload::Generation { .. }) {
             pages.turn((number / 2_000 % 8) as u8, 5);
         }
-        let now = pages.generation();
+        let now = pages.generations().newest;
         pages.insert(hash(number), now, |_| now).expect("memory");
     }
     if matches!(plan.payload, Payload::Count { .. }) {
         for number in (0..items).step_by(3).chain((0..items).step_by(3)) {
-            pages.raise(hash(number)).expect("memory");
+            raise(&mut pages, number);
         }
     }
     pages
@@ -114,7 +127,7 @@ fn smalls() -> Vec<(&'static str, Paged)> {
     let first_pages = |plan: Plan, first_pages| Plan { first_pages, ..plan };
     let mut joined = filled(crowded(24, COUNT), 2_000);
     for number in 0..1_000 {
-        while joined.lower(hash(number)) > 0 {}
+        while lower(&mut joined, number) > 0 {}
     }
     let pages = vec![
         ("empty", of(0.01, 0, Growth::Endless, Payload::Nothing, 0)),
@@ -178,13 +191,13 @@ fn check_sane(filter: &Paged) {
     check_equal(&loaded(&strings(filter)), filter, "stored");
     let mut pages = filter.pages().duplicate().expect("memory");
     assert_eq!(pages.slots().count() as u64, pages.slot_count());
-    let newest = pages.generation();
+    let newest = pages.generations().newest;
     for number in 0..600 {
         pages.insert(hash(number), newest, |_| newest).expect("memory");
         assert!(pages.find(hash(number)).is_some());
     }
     for number in 0..600 {
-        pages.lower(hash(number));
+        lower(&mut pages, number);
     }
     assert_eq!(pages.slots().count() as u64, pages.slot_count());
 }

@@ -18,7 +18,7 @@ use redis_bloom::{
     },
 };
 
-use super::{COUNT, all, bits, check_equal, crowded, filled, frame, hash, loaded, paged, strings};
+use super::{COUNT, all, bits, check_equal, crowded, filled, frame, loaded, paged, strings};
 use crate::support::{Reading, Strings};
 
 #[test]
@@ -114,7 +114,7 @@ fn a_half_loaded_filter_is_dumped_and_completed() {
 fn chunks_and_strings_are_bounded() {
     let mut pages = Pages::new(Plan { page_slots: 2_000, ..crowded(36, COUNT) }).expect("memory");
     for number in 0..4_500_000 {
-        pages.raise(hash(number)).expect("memory");
+        super::raise(&mut pages, number);
     }
     let filter = paged(&pages);
     let (mut iterator, mut lengths) = (1, Vec::new());

@@ -91,7 +91,7 @@ pub(crate) fn stored(paged: &Paged) -> Paged {
         Pages::from_pages(plan.pages, table.collect(), plan.copies).expect("a sound table")
     };
     let base = paged.base().map(|base| base.duplicate().expect("memory"));
-    Paged::from_parts(&plan, base, pages).expect("its own parts")
+    Paged::from_parts(&plan, base, pages)
 }
 
 /// Checks that two filters are equal word for word.

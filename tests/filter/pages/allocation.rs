@@ -10,7 +10,7 @@ use redis_bloom::filter::{
     pages::{END, Growth, Pages, Payload, Piece, Pieces},
 };
 
-use super::{COUNT, crowded, hash, pages};
+use super::{COUNT, Counts, crowded, hash, pages};
 
 thread_local! {
     /// Allocations of this thread that succeed before the next one fails; `None`: all do.

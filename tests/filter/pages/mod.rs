@@ -4,12 +4,13 @@
 #[cfg(not(feature = "module"))]
 pub(crate) mod allocation;
 mod model;
+mod plan;
 mod rate;
 mod stored;
 mod window;
 
 use redis_bloom::filter::{
-    Hash,
+    Error, Hash,
     pages::{Growth, Pages, Payload, Plan},
 };
 
@@ -17,6 +18,28 @@ use crate::support::item;
 
 /// Bits of the counts of COUNTING.
 pub(crate) const COUNT: Payload = Payload::Count { bits: 4 };
+
+/// Slots that count, one item at a time.
+pub(crate) trait Counts {
+    /// Adds an item once more; returns its count before.
+    fn raise(&mut self, hash: Hash) -> Result<u64, Error>;
+    /// Deletes an item once; returns its count before.
+    fn lower(&mut self, hash: Hash) -> u64;
+}
+
+impl Counts for Pages {
+    fn raise(&mut self, hash: Hash) -> Result<u64, Error> {
+        let most = self.plan().payload.most();
+        let before = self.insert(hash, 0, |payload| (payload + 1).min(most))?;
+        Ok(before.map_or(0, |payload| payload + 1))
+    }
+
+    fn lower(&mut self, hash: Hash) -> u64 {
+        let mut count = 0;
+        self.lower_chunk(&[hash], |before| count = before);
+        count
+    }
+}
 
 /// The hash of item `number`.
 pub(crate) fn hash(number: u64) -> Hash {

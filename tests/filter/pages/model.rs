@@ -5,7 +5,7 @@ use std::collections::HashMap;
 
 use redis_bloom::filter::pages::{Growth, Pages, Payload};
 
-use super::{COUNT, add, crowded, exact_rate, hash, pages};
+use super::{COUNT, Counts, add, crowded, exact_rate, hash, pages};
 
 /// A sequence without a pattern (SplitMix64).
 struct Random(u64);
@@ -53,7 +53,7 @@ impl Multiset {
 /// items is at most binomial, and stays below its mean by five deviations in all but 3 of 10^7
 /// cases; the seeds are fixed. Copies of void slots have the highest count.
 fn check(pages: &Pages, model: &Multiset) {
-    let highest = pages.highest_count();
+    let highest = pages.plan().payload.most() + 1;
     let mut above = 0;
     for (&number, &count) in &model.counts {
         let counted = pages.count(hash(number));
@@ -87,7 +87,7 @@ fn turn_over(pages: &mut Pages, most: usize, seed: u64) {
                 }
                 let before = pages.raise(hash(number)).expect("memory");
                 let known = model.counts.get(&number).copied().unwrap_or(0);
-                assert!(before >= known.min(pages.highest_count()));
+                assert!(before >= known.min(pages.plan().payload.most() + 1));
                 model.raise(number);
             } else {
                 let number = model.lower(random.below(model.numbers.len()));
@@ -201,18 +201,9 @@ fn chunks_do_what_single_operations_do() {
                 let answer = |before| answers.push(Ok(before));
                 batch.insert_chunk(&hashes, 0, raise, answer).expect("memory");
             } else {
-                use redis_bloom::filter::pages::Change;
-                let lower = |payload: u64| match payload {
-                    _ if payload == most => Change::Nothing,
-                    0 => Change::Remove,
-                    _ => Change::Payload(payload - 1),
-                };
-                for &hash in &hashes {
-                    let answer = |before| expected.push(Ok(before));
-                    single.alter_chunk(&[hash], lower, answer);
-                }
-                let answer = |before| answers.push(Ok(before));
-                batch.alter_chunk(&hashes, lower, answer);
+                let count = |count: u64| Ok(count.checked_sub(1));
+                expected.extend(hashes.iter().map(|&hash| count(single.lower(hash))));
+                batch.lower_chunk(&hashes, |before| answers.push(count(before)));
             }
             assert_eq!(answers, expected);
             let (mut found, mut each) = (Vec::new(), Vec::new());

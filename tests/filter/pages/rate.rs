@@ -73,7 +73,7 @@ fn reserved_pages_keep_their_rate_when_they_are_full() {
                 assert!(sum <= most, "{asked}, {capacity} items {times} times: {sum}, {plan:?}");
                 assert!(
                     growth != Growth::Never
-                        || plan.first_pages == pages.pages().len() as u64
+                        || u64::from(plan.first_pages) == pages.pages().len() as u64
                         || plan.first_pages == 1
                 );
             }

@@ -3,7 +3,7 @@
 
 use std::collections::HashMap;
 
-use redis_bloom::filter::pages::{BLOCKS, Growth, Pages, Payload};
+use redis_bloom::filter::pages::{Growth, Pages, Payload};
 
 use super::{crowded, exact_rate, hash, pages};
 
@@ -16,41 +16,45 @@ struct Model {
     pages: Pages,
     last: HashMap<u64, u64>,
     generation: u64,
-    cursor: (usize, usize),
+    /// The next page to sweep.
+    cursor: usize,
+    /// Additions since a page was swept.
+    added: u32,
 }
 
 impl Model {
-    /// Sweeps blocks, with joins in between.
-    fn sweep(&mut self, blocks: usize) {
-        for _ in 0..blocks {
-            if self.cursor.0 >= self.pages.pages().len().max(1) {
+    /// Sweeps pages, with joins in between.
+    fn sweep(&mut self, pages: usize) {
+        for _ in 0..pages {
+            if self.cursor >= self.pages.pages().len().max(1) {
                 return;
             }
-            self.pages.sweep(self.cursor.0, self.cursor.1);
-            self.cursor.1 += 1;
-            if self.cursor.1 == BLOCKS {
-                self.cursor = (self.cursor.0 + 1, 0);
-                self.pages.join_if_due().expect("memory");
-            }
+            self.pages.sweep(self.cursor);
+            self.cursor += 1;
+            self.pages.join_if_due();
         }
     }
 
     fn turn(&mut self) {
         self.sweep(usize::MAX);
         self.generation += 1;
-        self.cursor = (0, 0);
+        self.cursor = 0;
         self.pages.turn((self.generation % 8) as u8, ALIVE);
     }
 
     fn add(&mut self, number: u64) {
-        let now = self.pages.generation();
+        let now = self.pages.generations().newest;
         self.pages.insert(hash(number), now, |_| now).expect("memory");
         self.last.insert(number, self.generation);
-        self.sweep(1);
+        self.added += 1;
+        if self.added.is_multiple_of(32) {
+            self.sweep(1);
+        }
     }
 
     fn has(&self, number: u64) -> bool {
-        self.pages.find(hash(number)).is_some_and(|payload| self.pages.is_alive(payload))
+        let generations = self.pages.generations();
+        self.pages.find(hash(number)).is_some_and(|payload| generations.is_alive(payload))
     }
 
     /// Every item of the window is found; of the others, at most as many as the rate allows, with
@@ -68,7 +72,7 @@ impl Model {
 }
 
 fn model(pages: Pages) -> Model {
-    Model { pages, last: HashMap::new(), generation: 0, cursor: (0, 0) }
+    Model { pages, last: HashMap::new(), generation: 0, cursor: 0, added: 0 }
 }
 
 #[test]
@@ -95,7 +99,7 @@ fn a_window_remembers_what_came_in_it_and_no_more() {
         }
         model.sweep(usize::MAX);
         assert_eq!(model.pages.slot_count(), 0, "nothing is alive");
-        while model.pages.join_if_due().expect("memory") {}
+        while model.pages.join_if_due() {}
         assert_eq!(model.pages.bytes(), 0);
     }
 }

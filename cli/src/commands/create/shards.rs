@@ -14,12 +14,14 @@ use std::hash::{BuildHasher as _, Hasher as _, RandomState};
 use bloom::{
     command::number,
     filter::{Rules, Span},
-    sharding::{Descriptor, Generation, Malformed, NameError, State, key_slot, shard_capacity},
 };
-use redis::{Cmd, Value};
+use redis::Value;
 use serde::Serialize;
 
 use super::{Arguments, Created, Size};
+use crate::sharding::{
+    Descriptor, Generation, Malformed, NameError, Shard, State, key_slot, shard_capacity,
+};
 use crate::{
     amount,
     at_once::{Servers, on_all},
@@ -27,12 +29,15 @@ use crate::{
     connection::{Connection, Nodes, Options, Target},
     descriptor::{Change, DROPPING, Fields, names_of, spare, spare_fields, unused, update},
     error::{Error, Exit},
-    filter_info::Module,
-    interrupt::Interrupt,
+    filter_info::{Detail, FilterInfo, Module, Reader},
+    interrupt,
     name::{self, Named},
+    new_shard::reserve,
     output::Output,
+    refusal::{Kind, Refusal},
     replication::LastWrite,
-    window::{self, Window},
+    sharded::{Growth, shard_at},
+    window::Window,
 };
 
 /// The field that tells whose lock it is: of two that create a filter at once, one is refused.
@@ -54,17 +59,16 @@ pub(super) struct Made {
 
 impl Made {
     pub(super) fn text(&self) -> String {
-        let plural = |count| if count == 1 { "" } else { "s" };
-        let (shards, nodes) = (usize::from(self.shards), self.nodes);
-        format!("{shards} shard{} on {nodes} node{}, ", plural(shards), plural(nodes))
+        let shards = amount::counted(self.shards.into(), "shard");
+        format!("{shards} on {}, ", amount::counted(self.nodes as u64, "node"))
     }
 }
 
 /// What is at the name.
 enum Present {
     Nothing,
-    /// A run that ended early; the shards that it was reserving, if it came so far.
-    Begun(Option<Generation>),
+    /// A run that ended early, and the shards that it was reserving.
+    Begun(Generation),
     Ready(Descriptor),
     /// Another key, or a filter that is being restored.
     Other,
@@ -91,7 +95,6 @@ struct Making<'a> {
     nodes: Nodes,
     /// The nodes that have shards, whatever the generation is.
     having: Vec<Target>,
-    interrupt: Interrupt,
     output: Output,
 }
 
@@ -111,6 +114,7 @@ impl Arguments {
         let planned = self.planned(shard_capacity, 1, rules)?;
         let target = connection.target()?;
         let nodes = Nodes::of_if_allowed(&mut target.connect()?)?;
+        interrupt::register();
         let making = Making {
             having: nodes_with(&nodes, name, &first.keys)?,
             arguments: self,
@@ -121,7 +125,6 @@ impl Arguments {
             rules,
             servers: Servers::of(target, output)?,
             nodes,
-            interrupt: Interrupt::register(),
             output: *output,
         };
         let Run { generation, created } = making.run()?;
@@ -161,7 +164,7 @@ impl Making<'_> {
                 self.is_there(&descriptor.current)?;
                 return Ok(Run { generation: descriptor.current.number, created: false });
             }
-            Present::Begun(begun) if resumes => begun,
+            Present::Begun(begun) if resumes => Some(begun),
             Present::Begun(_) => return Err(self.busy()),
             Present::Ready(_) | Present::Other => return Err(exists()),
         };
@@ -182,7 +185,7 @@ impl Making<'_> {
                 None => self.lock(&generation)?,
                 Some(_) => self.servers.confirm(&[self.name.to_vec()])?,
             }
-            self.make(&generation).map_err(|error| self.ended_early(error))?;
+            self.make(&generation).map_err(|error| self.half_written(error))?;
             self.is_whole(&generation)?;
         }
         let created = !self.arguments.dry_run;
@@ -194,7 +197,7 @@ impl Making<'_> {
         let seen =
             update(&self.servers, self.name, |fields| Ok((Change::default(), fields.clone())));
         let fields = match seen {
-            Err(Error::Refused { text, .. }) if text.starts_with("WRONGTYPE") => {
+            Err(error) if error.is(Kind::WrongType) => {
                 return Ok(Present::Other);
             }
             fields => fields?,
@@ -203,7 +206,7 @@ impl Making<'_> {
         Ok(match Descriptor::parse(pairs) {
             Ok(descriptor) => Present::Ready(descriptor),
             Err(Malformed::Missing) => Present::Nothing,
-            Err(Malformed::HalfWritten) if is_begun(&fields) => Present::Begun(spare(&fields)),
+            Err(Malformed::HalfWritten) => begun(&fields).map_or(Present::Other, Present::Begun),
             Err(_) => Present::Other,
         })
     }
@@ -214,16 +217,16 @@ impl Making<'_> {
         if (begun.shards(), begun.error_rate, begun.capacity) == (self.count, *error, *items) {
             return Ok(());
         }
-        Err(Error::RefusedPartly {
-            what: format!(
+        Err(Error::refused_partly(
+            format!(
                 "{} was begun with --shards {} --items {} --error {}",
                 name::readable(self.name),
                 begun.shards(),
                 begun.capacity,
                 number::shortest(begun.error_rate),
             ),
-            hint: format!("Name these again, or remove it by `drop {}`.", name::typed(self.name)),
-        })
+            format!("Name these again, or remove it by `drop {}`.", name::typed(self.name)),
+        ))
     }
 
     /// Checks that the module of each node, replicas included, has the word `SHARD`, and `WINDOW`
@@ -237,15 +240,14 @@ impl Making<'_> {
                 Ok(docs) if missing(&docs).is_none() => {}
                 Ok(docs) => {
                     let word = missing(&docs).unwrap_or_default();
-                    return Err(Error::RefusedPartly {
-                        what: format!("{node}: BF.RESERVE of its module has no {word}"),
-                        hint: "Load this release of redis-bloom into every node, replicas first."
-                            .to_owned(),
-                    });
+                    return Err(Error::refused_partly(
+                        format!("{node}: BF.RESERVE of its module has no {word}"),
+                        "Load this release of redis-bloom into every node, replicas first.",
+                    ));
                 }
-                Err(Error::Refused { text, .. }) if text.starts_with("NOPERM") => {
+                Err(error) if error.refusal().is_some_and(Refusal::is_forbidden) => {
                     self.output.remark(format_args!(
-                        "whether every node has a module with SHARD is unknown: {text}"
+                        "whether every node has a module with SHARD is unknown: {error}"
                     ));
                     return Ok(());
                 }
@@ -264,32 +266,24 @@ impl Making<'_> {
             let count =
                 keys.iter().zip(&absent).filter(|(key, absent)| **absent && here(key)).count();
             let needed = self.planned.most().saturating_mul(count as u64);
-            let info = match node.connect()?.call(redis::cmd("INFO").arg("memory")) {
-                Ok(info) => text_of(&info),
-                Err(Error::Refused { text, .. }) if text.starts_with("NOPERM") => {
-                    self.output
-                        .remark(format_args!("whether the nodes have room is unknown: {text}"));
-                    return Ok(());
-                }
-                Err(error) => return Err(error),
+            let Some(info) = node.connect()?.info(&["memory"])? else {
+                self.output.remark("whether the nodes have room is unknown: no right to INFO");
+                return Ok(());
             };
-            let field = |name: &str| {
-                let line = info.lines().find_map(|line| line.strip_prefix(name));
-                line.and_then(|value| value.trim().parse::<u64>().ok())
-            };
-            let Some((most, used)) = field("maxmemory:").zip(field("used_memory:")) else {
+            let Some((most, used)) = info.number("maxmemory").zip(info.number("used_memory"))
+            else {
                 continue;
             };
             let free = most.saturating_sub(used);
             if most > 0 && needed > free {
-                return Err(Error::RefusedPartly {
-                    what: format!(
+                return Err(Error::refused_partly(
+                    format!(
                         "{node}: its shards need {}, and {} are free below maxmemory",
                         amount::readable_bytes(needed),
                         amount::readable_bytes(free)
                     ),
-                    hint: "Raise maxmemory there, move slots away, or lower --items.".to_owned(),
-                });
+                    "Raise maxmemory there, move slots away, or lower --items.",
+                ));
             }
         }
         Ok(())
@@ -301,7 +295,7 @@ impl Making<'_> {
             let count = server.call_for_key(redis::cmd("EXISTS").arg(&keys[place]))?;
             Ok(count == Value::Int(0))
         };
-        on_all(&self.servers, keys, look, || {})
+        on_all(&self.servers, keys, look)
     }
 
     /// Takes the name: of two that create it at once, one goes on.
@@ -313,8 +307,7 @@ impl Making<'_> {
                 // An earlier attempt, whose reply was lost.
                 return Ok((Change::default(), ()));
             }
-            let resumes = self.arguments.resume && is_begun(fields) && spare(fields).is_none();
-            if !fields.is_empty() && !resumes {
+            if !fields.is_empty() {
                 return Err(self.busy());
             }
             let mut set = spare_fields(generation);
@@ -326,14 +319,20 @@ impl Making<'_> {
 
     /// Makes the shards and the descriptor. Each step can be done again.
     fn make(&self, generation: &Generation) -> Result<(), Error> {
+        let (keys, growth) = (&generation.keys, self.growth());
         let work = |server: &mut Connection, place: usize, _| {
-            if self.interrupt.requested() {
-                return Err(Error::Interrupted { hint: self.go_on() });
+            interrupt::check(&self.go_on())?;
+            let Some(shard) = shard_at(place, keys.len()) else { return Ok(()) };
+            let key = &keys[place];
+            match reserve(&self.servers, server, key, shard, generation, growth, false) {
+                Err(error) if error.is(Kind::Exists) => {
+                    self.is_own(server, key, shard)?;
+                    self.servers.acknowledged(server, LastWrite::Elsewhere)
+                }
+                done => done,
             }
-            let last = self.reserve(server, &generation.keys[place], place)?;
-            self.servers.acknowledged(server, last)
         };
-        on_all(&self.servers, &generation.keys, work, || {})?;
+        on_all(&self.servers, &generation.keys, work)?;
         update(&self.servers, self.name, |fields| {
             if spare(fields).as_ref() != Some(generation) {
                 // An earlier attempt, whose reply was lost; or somebody removed the filter.
@@ -358,86 +357,56 @@ impl Making<'_> {
         let absent = self.absent(&generation.keys)?;
         match absent.iter().position(|&absent| absent) {
             None => Ok(()),
-            Some(place) => Err(Error::Incomplete {
-                what: format!(
+            Some(place) => Err(Error::incomplete(
+                format!(
                     "create {}: shard {place} of {} is lost",
                     name::readable(self.name),
                     self.count
                 ),
-                hint: format!(
+                format!(
                     "See the server's log. Remove the filter by `drop {}`, and create it again.",
                     name::typed(self.name)
                 ),
-            }),
+            )),
         }
     }
 
-    /// The expansion of the shards; `None` if they do not grow.
-    fn expansion(&self) -> Option<u64> {
+    /// How the shards grow and forget.
+    fn growth(&self) -> Growth {
         let counts = self.rules.is_some_and(|rules| rules.span == Span::Items);
         let fixed = self.arguments.nonscaling || counts;
-        (!fixed).then(|| self.arguments.expansion.unwrap_or(1))
-    }
-
-    /// Reserves a shard, unless this filter has it already. Returns who wrote it.
-    fn reserve(
-        &self,
-        server: &mut Connection,
-        key: &[u8],
-        place: usize,
-    ) -> Result<LastWrite, Error> {
-        let mut command = redis::cmd("BF.RESERVE");
-        command.arg(key).arg(number::shortest(self.arguments.error)).arg(self.shard_capacity);
-        match self.expansion() {
-            Some(factor) => command.arg("EXPANSION").arg(factor),
-            None => command.arg("NONSCALING"),
-        };
-        command.arg(self.rules.map_or_else(Vec::new, window::words));
-        command.arg("SHARD").arg(place).arg(self.count);
-        match server.call_for_key(&command) {
-            Ok(_) => Ok(LastWrite::Here),
-            Err(Error::Refused { text, .. }) if text.starts_with("ERR item exists") => {
-                self.is_own(server, key, place).map(|()| LastWrite::Elsewhere)
-            }
-            Err(error) => Err(error),
-        }
+        let expansion = (!fixed).then(|| self.arguments.expansion.unwrap_or(1));
+        Growth { expansion, window: self.rules.map(Window::from) }
     }
 
     /// Checks that a filter is the shard that is to be made: an earlier run made it, or this one
     /// did and the reply was lost.
-    fn is_own(&self, server: &mut Connection, key: &[u8], place: usize) -> Result<(), Error> {
-        let mut ask = |word: &str| server.call_for_key(&with_key(&["BF.INFO", "", word], key));
-        let shard = [place as i64, i64::from(self.count)].map(Value::Int).to_vec();
-        let capacity = i64::try_from(self.shard_capacity).unwrap_or(i64::MAX);
-        let own = ask("SHARD")? == Value::Array(vec![Value::Array(shard)])
-            && ask("CAPACITY")? == Value::Array(vec![Value::Int(capacity)])
-            && ask("ITEMS")? == Value::Array(vec![Value::Int(0)]);
-        let expansion = ask("EXPANSION")?;
-        if own && Window::of(server, key)? == self.rules.map(Window::from) {
-            return self.grows_alike(&expansion);
+    fn is_own(&self, server: &mut Connection, key: &[u8], shard: Shard) -> Result<(), Error> {
+        let found = Reader::default().read_one(server, key, Detail::Filter)?;
+        let is_shard = found.shard == Some((shard.index().into(), shard.count().into()));
+        if is_shard
+            && (found.capacity, found.items) == (self.shard_capacity, 0)
+            && found.window == self.growth().window
+        {
+            return self.grows_alike(&found);
         }
-        Err(Error::RefusedPartly {
-            what: format!("{} is another filter", name::readable(key)),
-            hint: "Remove that key, or use another name.".to_owned(),
-        })
+        Err(Error::refused_partly(
+            format!("{} is another filter", name::readable(key)),
+            "Remove that key, or use another name.",
+        ))
     }
 
-    /// Checks that a shard grows as this run was told, by the reply to `BF.INFO key EXPANSION`.
-    fn grows_alike(&self, reply: &Value) -> Result<(), Error> {
-        let Value::Array(values) = reply else { return Ok(()) };
-        let asked = self.expansion().map(|factor| i64::try_from(factor).unwrap_or(i64::MAX));
-        let found = match values[..] {
-            [Value::Int(factor)] => Some(factor),
-            _ => None,
-        };
-        if found == asked {
+    /// Checks that a shard grows as this run was told.
+    fn grows_alike(&self, found: &FilterInfo) -> Result<(), Error> {
+        if found.expansion == self.growth().expansion {
             return Ok(());
         }
-        let words = found.map_or("--nonscaling".to_owned(), |found| format!("--expansion {found}"));
-        Err(Error::RefusedPartly {
-            what: format!("{} was begun with {words}", name::readable(self.name)),
-            hint: format!("Name that again, or remove it by `drop {}`.", name::typed(self.name)),
-        })
+        let expansion = |factor| format!("--expansion {factor}");
+        let words = found.expansion.map_or("--nonscaling".to_owned(), expansion);
+        Err(Error::refused_partly(
+            format!("{} was begun with {words}", name::readable(self.name)),
+            format!("Name that again, or remove it by `drop {}`.", name::typed(self.name)),
+        ))
     }
 
     /// Checks that the shards of a complete filter grow as this run was told, and waits until
@@ -445,17 +414,15 @@ impl Making<'_> {
     fn is_there(&self, generation: &Generation) -> Result<(), Error> {
         let keys = &generation.keys;
         let look = |server: &mut Connection, place: usize, _| {
-            match server.call_for_key(&with_key(&["BF.INFO", "", "EXPANSION"], &keys[place])) {
-                Ok(reply) => self.grows_alike(&reply)?,
+            match Reader::default().read_one(server, &keys[place], Detail::Filter) {
+                Ok(found) => self.grows_alike(&found)?,
                 // `info` tells lost shards.
-                Err(Error::Refused { text, .. })
-                    if ["ERR not found", "WRONGTYPE"].iter().any(|code| text.starts_with(code)) => {
-                }
+                Err(error) if error.refusal().is_some_and(Refusal::is_no_filter) => {}
                 Err(error) => return Err(error),
             }
             self.servers.acknowledged(server, LastWrite::Elsewhere)
         };
-        on_all(&self.servers, keys, look, || {})?;
+        on_all(&self.servers, keys, look)?;
         self.servers.confirm(&[self.name.to_vec()])
     }
 
@@ -466,23 +433,18 @@ impl Making<'_> {
     }
 
     fn busy(&self) -> Error {
-        Error::RefusedPartly {
-            what: format!(
-                "{}: somebody is creating it, or a run ended early",
-                name::readable(self.name)
-            ),
-            hint: self.go_on(),
-        }
+        Error::refused_partly(
+            format!("{}: somebody is creating it, or a run ended early", name::readable(self.name)),
+            self.go_on(),
+        )
     }
 
     /// The error of a run that took the lock.
-    fn ended_early(&self, error: Error) -> Error {
+    fn half_written(&self, error: Error) -> Error {
         let what = format!("{} is half-written: {error}", name::readable(self.name));
-        let hint = self.go_on();
         match error {
-            Error::Interrupted { .. } => error,
-            Error::Connection { .. } | Error::Incomplete { .. } => Error::Incomplete { what, hint },
-            error => Error::RefusedPartly { what, hint: format!("{} {hint}", error.hint()) },
+            Error::Incomplete { .. } => Error::incomplete(what, self.go_on()),
+            error => error.partly(self.go_on()).named(what),
         }
     }
 }
@@ -492,10 +454,10 @@ fn nodes_with(nodes: &Nodes, name: &[u8], keys: &[Vec<u8>]) -> Result<Vec<Target
     let mut having: Vec<Target> = Vec::new();
     for key in [name].into_iter().chain(keys.iter().map(Vec::as_slice)) {
         let Some(node) = nodes.node_of(key) else {
-            return Err(Error::RefusedPartly {
-                what: format!("no node of the cluster has slot {}", key_slot(key)),
-                hint: "Let `redis-cli --cluster fix` give every slot a node first.".to_owned(),
-            });
+            return Err(Error::refused_partly(
+                format!("no node of the cluster has slot {}", key_slot(key)),
+                "Let `redis-cli --cluster fix` give every slot a node first.",
+            ));
         };
         if key != name && having.iter().all(|known| !known.same_server(node)) {
             having.push(node.clone());
@@ -504,33 +466,19 @@ fn nodes_with(nodes: &Nodes, name: &[u8], keys: &[Vec<u8>]) -> Result<Vec<Target
     Ok(having)
 }
 
-/// A command whose second word is a key.
-fn with_key(words: &[&str], key: &[u8]) -> Cmd {
-    let mut command = Cmd::new();
-    for (place, word) in words.iter().enumerate() {
-        if place == 1 {
-            command.arg(key);
-        } else {
-            command.arg(*word);
-        }
-    }
-    command
-}
-
 fn exists() -> Error {
-    Error::Refused { command: "create".to_owned(), text: "ERR item exists".to_owned() }
+    Error::refused("create", "ERR item exists")
 }
 
 fn wrong_name(name: &[u8], error: NameError) -> Error {
     Error::usage(format!("{}: {error}", name::readable(name)), "Use a name without { and }.")
 }
 
-/// Whether `create` has begun a filter that is not ready. `restore` and `drop` note more.
-fn is_begun(fields: &Fields) -> bool {
-    let creating = Some(State::Creating.name().as_bytes());
-    fields.get(&b"state"[..]).map(Vec::as_slice) == creating
-        && !fields.contains_key(&b"restoring"[..])
-        && !fields.contains_key(DROPPING)
+/// The shards that `create` was reserving for a filter that is not ready. `restore` and `drop` note
+/// more. A hash of somebody else may have a state, too.
+fn begun(fields: &Fields) -> Option<Generation> {
+    let other = [&b"restoring"[..], DROPPING].iter().any(|name| fields.contains_key(*name));
+    spare(fields).filter(|_| !other)
 }
 
 /// Whether the documentation of a command has this word somewhere.
@@ -541,13 +489,5 @@ fn mentions(docs: &Value, word: &str) -> bool {
         Value::BulkString(text) => text == word.as_bytes(),
         Value::SimpleString(text) => text == word,
         _ => false,
-    }
-}
-
-fn text_of(reply: &Value) -> String {
-    match reply {
-        Value::BulkString(text) => String::from_utf8_lossy(text).into_owned(),
-        Value::VerbatimString { text, .. } => text.clone(),
-        _ => String::new(),
     }
 }

@@ -2,28 +2,28 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use bloom::sharding::{Descriptor, Shard};
+use crate::sharding::{Descriptor, Shard};
 use serde::Serialize;
 
 use super::Arguments;
 use crate::{
     amount,
-    at_once::{Servers, on_all},
+    at_once::{Servers, on_all, on_all_watched},
     connection::Connection,
     dump_directory::{Directory, Entry, Manifest, may_make, path_of},
     dump_file::RESUME,
     dump_key::{Dump, Dumped, product_of},
     error::{Error, Exit},
     filter_info::{Detail, Reader},
-    interrupt::Interrupt,
     name::{self, Named},
     output::Output,
     progress::{Part, Progress, Unit},
+    refusal::Kind,
     sharded::{self, Filter},
     stamp::Stamp,
 };
 
-/// What was written, or would be.
+/// What was written.
 #[derive(Debug, Serialize)]
 struct Report<'a> {
     #[serde(flatten)]
@@ -31,28 +31,24 @@ struct Report<'a> {
     directory: &'a str,
     shards: usize,
     bytes: u64,
-    /// Whether items were added during the dump; null without a dump.
-    changed: Option<bool>,
+    /// Whether items were added during the dump.
+    changed: bool,
 }
 
 /// An error of the work on a shard, with the number of the shard.
 fn of_shard(error: Error, name: &[u8], shard: usize, shards: usize) -> Error {
     match error {
-        Error::Refused { text, .. }
-            if ["ERR not found", "WRONGTYPE"].iter().any(|code| text.starts_with(code)) =>
-        {
-            Error::Incomplete {
-                what: format!("shard {shard} of {shards} is lost"),
-                hint: format!(
-                    "Load its items from their source by `repair {} --shard {shard} --from FILE`.",
-                    name::typed(name)
-                ),
-            }
-        }
+        error if error.is(Kind::NotFound) || error.is(Kind::WrongType) => Error::incomplete(
+            format!("shard {shard} of {shards} is lost"),
+            format!(
+                "Load its items from their source by `repair {} --shard {shard} --from FILE`.",
+                name::typed(name)
+            ),
+        ),
         // A rebuild may replace a shard at any time, an error of a connection passes.
         error if error.passes() => error,
-        Error::Refused { command, text } => {
-            Error::Refused { command: format!("shard {shard} of {shards}: {command}"), text }
+        Error::Refused { command, refusal } => {
+            Error::refused(format!("shard {shard} of {shards}: {command}"), refusal)
         }
         error => error,
     }
@@ -63,7 +59,6 @@ impl Arguments {
         &self,
         server: &Connection,
         descriptor: &Descriptor,
-        interrupt: &Interrupt,
         output: &Output,
     ) -> Result<Exit, Error> {
         let shown = self.shown();
@@ -77,44 +72,24 @@ impl Arguments {
         let servers = Servers::of(server.target().clone(), output)?;
         let keys = &descriptor.current.keys;
         let count = keys.len();
-        let shard = |at: usize| Shard::new(u16::try_from(at).ok()?, descriptor.current.shards());
-        let infos = on_all(
-            &servers,
-            keys,
-            |server, at, _| {
-                let info = Reader::default()
-                    .read_one(server, &keys[at], Detail::Filter)
-                    .map_err(|error| of_shard(error, self.key(), at, count))?;
-                let held = |own: Shard| (u64::from(own.index()), u64::from(own.count()));
-                match shard(at) {
-                    Some(own) if info.shard != Some(held(own)) => {
-                        Err(sharded::foreign(&keys[at], own))
-                    }
-                    _ => Ok(info),
-                }
-            },
-            || {},
-        )?;
+        let shard = |at: usize| sharded::shard_at(at, count);
+        let infos = on_all(&servers, keys, |server, at, _| {
+            let info = Reader::default()
+                .read_one(server, &keys[at], Detail::Filter)
+                .map_err(|error| of_shard(error, self.key(), at, count))?;
+            let held = |own: Shard| (u64::from(own.index()), u64::from(own.count()));
+            match shard(at) {
+                Some(own) if info.shard != Some(held(own)) => Err(sharded::foreign(&keys[at], own)),
+                _ => Ok(info),
+            }
+        })?;
         let bytes = infos.iter().map(|info| info.bytes).sum();
         let directory = name::readable_path(&self.output);
-        let mut report = Report {
-            name: Named::of(self.key()),
-            directory: &self.output.display().to_string(),
-            shards: count,
-            bytes,
-            changed: None,
-        };
-        if self.dry_run {
-            let size = amount::readable_bytes(bytes);
-            let text = format!("{shown}: {count} shards, {size} would be written to {directory}");
-            output.data(&report, text)?;
-            return Ok(Exit::Done);
-        }
         let product = product_of(&mut servers.connect(self.key())?, infos[0].module)?;
         let written = Directory::begin(&self.output, self.resume)?;
         let sum = AtomicU64::new(0);
         let mut progress = Progress::new(output, &shown, Some(bytes));
-        let dumped = on_all(
+        let dumped = on_all_watched(
             &servers,
             keys,
             |server, at, again| {
@@ -124,7 +99,6 @@ impl Arguments {
                     path: &path,
                     product: &product,
                     shard: shard(at),
-                    interrupt,
                     output,
                 };
                 let stamp = Stamp::of_shard(&servers, &descriptor.current, at)?;
@@ -137,12 +111,14 @@ impl Arguments {
             },
             || progress.at(sum.load(Ordering::Relaxed), sum.load(Ordering::Relaxed), Unit::Bytes),
         )
-        .map_err(resumable)?;
+        .map_err(|error| error.resumed_by(RESUME))?;
         drop(progress);
         let (dumped, stamps): (Vec<_>, Vec<_>) = dumped.into_iter().unzip();
-        let replaced = |how: &str| Error::Incomplete {
-            what: format!("{shown} {how} during the dump"),
-            hint: "Dump it again, without --resume.".to_owned(),
+        let replaced = |how: &str| {
+            Error::incomplete(
+                format!("{shown} {how} during the dump"),
+                "Dump it again, without --resume.",
+            )
         };
         // A rebuild that ended meanwhile has replaced the shards, one after the other.
         match sharded::find(&mut servers.connect(self.key())?, self.key())? {
@@ -150,24 +126,25 @@ impl Arguments {
             _ => return Err(replaced("was rebuilt")),
         }
         // One that was dropped and created again has the same keys.
-        on_all(
-            &servers,
-            keys,
-            |_, at, _| {
-                let now = Stamp::of_shard(&servers, &descriptor.current, at)?;
-                let same = now.zip(stamps[at].as_ref()).is_some_and(|(now, old)| now.is_of(old));
-                if same { Ok(()) } else { Err(replaced("or a shard of it was replaced")) }
-            },
-            || {},
-        )?;
+        on_all(&servers, keys, |_, at, _| {
+            let now = Stamp::of_shard(&servers, &descriptor.current, at)?;
+            let same = now.zip(stamps[at].as_ref()).is_some_and(|(now, old)| now.is_of(old));
+            if same { Ok(()) } else { Err(replaced("or a shard of it was replaced")) }
+        })?;
         let entry = |(at, dumped): (usize, &Dumped)| {
             Entry::new(at, dumped.chunks, dumped.bytes, dumped.checksums)
         };
         let files = dumped.iter().enumerate().map(entry).collect();
         written.finish(Manifest::new(self.key(), descriptor, &product, files))?;
-        report.bytes = dumped.iter().map(|dumped| dumped.bytes).sum();
         let changed = dumped.iter().any(|dumped| dumped.changed);
-        report.changed = Some(changed);
+        let bytes = dumped.iter().map(|dumped| dumped.bytes).sum();
+        let report = Report {
+            name: Named::of(self.key()),
+            directory: &self.output.display().to_string(),
+            shards: count,
+            bytes,
+            changed,
+        };
         if changed {
             output
                 .remark("Items were added during the dump. It has all that were in when it began.");
@@ -175,19 +152,8 @@ impl Arguments {
         output.remark(format_args!(
             "{directory} holds the filters' seeds: whoever reads it can make items that collide."
         ));
-        let size = amount::readable_bytes(report.bytes);
+        let size = amount::readable_bytes(bytes);
         output.data(&report, format_args!("{shown}: {count} shards, {size} in {directory}"))?;
         Ok(Exit::Done)
-    }
-}
-
-/// The error of a connection that broke: what is written stays.
-fn resumable(error: Error) -> Error {
-    match error {
-        Error::Connection { .. } => {
-            Error::Incomplete { what: error.to_string(), hint: RESUME.to_owned() }
-        }
-        Error::Interrupted { .. } => Error::Interrupted { hint: RESUME.to_owned() },
-        other => other,
     }
 }

@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use bloom::sharding::{Descriptor, Generation};
+use crate::sharding::{Descriptor, Generation, key_slot, shard_of};
 use serde::Serialize;
 
 use crate::{
@@ -11,9 +11,10 @@ use crate::{
     connection::{Connection, Nodes},
     error::Error,
     filter_info::{Detail, FilterInfo, Reader},
-    name::{self, Key, Named},
+    name::{self, Named},
     output::{Column, Output, Style, Table},
-    sharded::{self, Growth, Summary, Worst},
+    refusal::Kind,
+    sharded::{self, Summary, Worst},
     window,
 };
 
@@ -34,13 +35,29 @@ struct Shown<'s> {
     lost: usize,
     shards: Vec<ShownShard<'s>>,
     next: Option<ShownNext<'s>>,
+    /// Where the item is, in each generation.
+    #[serde(skip_serializing_if = "<[_]>::is_empty")]
+    item: &'s [Owner<'s>],
+}
+
+/// The shard that an item belongs to.
+#[derive(Debug, Serialize)]
+struct Owner<'s> {
+    generation: u64,
+    shard: u16,
+    #[serde(flatten)]
+    key: Named<'s>,
+    slot: u16,
+    node: Option<&'s str>,
+    #[serde(skip)]
+    text: String,
 }
 
 /// The filter in one key that is asked for older items.
 #[derive(Debug, Serialize)]
 struct Base<'s> {
     #[serde(flatten)]
-    key: Key<'s>,
+    key: Named<'s>,
 }
 
 /// The generation that is being filled.
@@ -58,11 +75,11 @@ struct ShownNext<'s> {
 struct ShownShard<'s> {
     shard: usize,
     #[serde(flatten)]
-    key: Key<'s>,
+    key: Named<'s>,
     /// The primary that has its slot; null if no node has it.
     node: Option<&'s str>,
-    /// Why it is lost or could not be read, or how it differs; null if it is as it should be.
-    problem: Option<&'s str>,
+    /// Why it is lost or could not be read; null if it is as it should be.
+    problem: Option<String>,
     items: Option<u64>,
     bytes: Option<u64>,
     fill: Option<f64>,
@@ -105,8 +122,15 @@ impl Read {
 struct Seen<'d> {
     generation: &'d Generation,
     shards: Vec<Read>,
-    problems: Vec<Option<String>>,
     summary: Option<Summary>,
+}
+
+/// What the user asked for.
+pub(super) struct Asked<'a> {
+    pub(super) name: &'a [u8],
+    pub(super) item: Option<&'a [u8]>,
+    /// What separates it from the filter that was shown before.
+    pub(super) before: &'a str,
 }
 
 /// Shows a sharded filter.
@@ -114,23 +138,25 @@ struct Seen<'d> {
 /// # Errors
 /// `Error::Incomplete` if a shard is lost, after all is shown.
 pub(super) fn show(
-    name: &[u8],
+    asked: &Asked<'_>,
     descriptor: &Descriptor,
     servers: &Servers,
     nodes: &Nodes,
-    before: &str,
     output: &Output,
 ) -> Result<(), Error> {
+    let name = asked.name;
     let current = Seen::of(&descriptor.current, servers, nodes)?;
     let next = descriptor.next.as_ref().ok().and_then(Option::as_ref);
     let next = next.map(|next| Seen::of(next, servers, nodes)).transpose()?;
+    let seen = [Some(&current), next.as_ref()].into_iter().flatten();
+    let owners: Vec<_> = seen.filter_map(|seen| asked.item.map(|item| seen.owner(item))).collect();
     let shown = Shown {
         name: Named::of(name),
         summary: current.summary.as_ref(),
         made_for: descriptor.current.capacity,
         generation: descriptor.current.number,
         poll: descriptor.poll,
-        base: descriptor.base.as_ref().map(|base| Base { key: Key::of(base) }),
+        base: descriptor.base.as_ref().map(|base| Base { key: Named::key(base) }),
         lost: current.lost(),
         shards: current.shown(),
         next: next.as_ref().map(|next| ShownNext {
@@ -141,22 +167,22 @@ pub(super) fn show(
             lost: next.lost(),
             shards: next.shown(),
         }),
+        item: &owners,
     };
-    let text = current.text(&name::readable(name), descriptor, next.as_ref(), output.coloured());
-    output.data(&shown, format_args!("{before}{text}"))?;
-    current.verdict(name, |name, place, there| match there {
-        false => format!(
+    let mut lines = current.lines(descriptor, next.as_ref());
+    lines.extend(owners.iter().map(|owner| ("item", owner.text.clone())));
+    let text = current.text(&name::readable(name), lines, output.coloured());
+    output.data(&shown, format_args!("{}{text}", asked.before))?;
+    current.verdict(name, |name, place| {
+        format!(
             "Answers for its items are unknown. `repair {name} --shard {place} --from FILE` adds \
              them again."
-        ),
-        true => format!(
-            "`repair {name} --shard {place} --replace --from FILE` makes it as the others are."
-        ),
+        )
     })?;
     sharded::filled(name, descriptor)?;
     let Some(next) = next else { return Ok(()) };
     let is_old = next.generation.number < descriptor.current.number;
-    next.verdict(name, |name, _, _| {
+    next.verdict(name, |name, _| {
         if is_old {
             format!("The filter was rebuilt, but for its end: `rebuild {name} --commit`.")
         } else {
@@ -182,16 +208,23 @@ impl<'d> Seen<'d> {
         let all = shards.iter().enumerate();
         let summary =
             Summary::of(all.filter_map(|(place, shard)| Some((place as u64, shard.info()?))));
-        let differs = |place: usize| {
-            let Summary { whole, differing, .. } = summary.as_ref()?;
-            let info = shards[place].info().filter(|_| differing.contains(&(place as u64)))?;
-            let [own, usual] = [info, whole].map(Growth::from);
-            Some(format!("has {own}; most have {usual}"))
-        };
-        let problems = shards.iter().enumerate();
-        let problems =
-            problems.map(|(place, shard)| shard.problem().or_else(|| differs(place))).collect();
-        Ok(Self { generation, shards, problems, summary })
+        Ok(Self { generation, shards, summary })
+    }
+
+    /// The shard of an item.
+    fn owner(&self, item: &[u8]) -> Owner<'_> {
+        let (generation, key) = (self.generation, self.generation.key_of(item));
+        let shard = shard_of(item, generation.shards());
+        let node = self.shards.get(usize::from(shard)).and_then(|shard| shard.node.as_deref());
+        let text = format!(
+            "in shard {shard} of generation {}: {} in slot {}, {}",
+            generation.number,
+            name::readable(key),
+            key_slot(key),
+            node.unwrap_or("which no node has")
+        );
+        let (generation, slot) = (generation.number, key_slot(key));
+        Owner { generation, shard, key: Named::key(key), slot, node, text }
     }
 
     fn lost(&self) -> usize {
@@ -200,13 +233,13 @@ impl<'d> Seen<'d> {
     }
 
     fn shown(&self) -> Vec<ShownShard<'_>> {
-        let all = self.shards.iter().zip(&self.generation.keys).zip(&self.problems);
+        let all = self.shards.iter().zip(&self.generation.keys);
         all.enumerate()
-            .map(|(place, ((shard, key), problem))| ShownShard {
+            .map(|(place, (shard, key))| ShownShard {
                 shard: place,
-                key: Key::of(key),
+                key: Named::key(key),
                 node: shard.node.as_deref(),
-                problem: problem.as_deref(),
+                problem: shard.problem(),
                 items: shard.info().map(|info| info.items),
                 bytes: shard.info().map(|info| info.bytes),
                 fill: shard.info().and_then(|info| info.fill),
@@ -217,62 +250,36 @@ impl<'d> Seen<'d> {
             .collect()
     }
 
-    /// The first shard that is lost, that differs from the others, or that could not be read.
-    /// `hint` says what to do about the shard of that number, by the name as it is typed; `true`:
-    /// it is there, and to be replaced.
-    fn verdict(
-        self,
-        name: &[u8],
-        hint: impl FnOnce(&str, usize, bool) -> String,
-    ) -> Result<(), Error> {
+    /// The first shard that is lost, or that could not be read. `hint` says what to do about the
+    /// shard of that number, by the name as it is typed.
+    fn verdict(self, name: &[u8], hint: impl FnOnce(&str, usize) -> String) -> Result<(), Error> {
         let (count, lost) = (self.shards.len(), self.lost());
-        let and_more = |all: usize| match all {
-            1 => String::new(),
-            all => format!(", and {} more", all - 1),
-        };
         let mut unread = None;
         for (place, (shard, key)) in self.shards.into_iter().zip(&self.generation.keys).enumerate()
         {
             match shard.result {
                 Err(Trouble::Lost(text)) => {
-                    let others = and_more(lost);
-                    let hint = hint(&name::typed(name), place, false);
+                    let others = match lost {
+                        1 => String::new(),
+                        all => format!(", and {} more", all - 1),
+                    };
+                    let hint = hint(&name::typed(name), place);
                     let (name, key) = (name::readable(name), name::readable(key));
-                    return Err(Error::Incomplete {
-                        what: format!(
-                            "{name}: shard {place} of {count} is LOST: {key} {text}{others}"
-                        ),
+                    return Err(Error::incomplete(
+                        format!("{name}: shard {place} of {count} is LOST: {key} {text}{others}"),
                         hint,
-                    });
+                    ));
                 }
                 Err(Trouble::Unread(error)) => unread = unread.or(Some(error)),
                 Ok(_) => {}
             }
         }
-        let differing = self.summary.map_or_else(Vec::new, |summary| summary.differing);
-        let first = differing.first().and_then(|&place| usize::try_from(place).ok());
-        if let Some((place, Some(Some(how)))) = first.map(|at| (at, self.problems.get(at))) {
-            return Err(Error::Incomplete {
-                what: format!(
-                    "{}: shard {place} of {count} DIFFERS: it {how}{}",
-                    name::readable(name),
-                    and_more(differing.len())
-                ),
-                hint: hint(&name::typed(name), place, true),
-            });
-        }
         unread.map_or(Ok(()), Err)
     }
 
-    fn text(
-        &self,
-        name: &str,
-        descriptor: &Descriptor,
-        next: Option<&Seen<'_>>,
-        coloured: bool,
-    ) -> String {
+    fn text(&self, name: &str, lines: Vec<(&str, String)>, coloured: bool) -> String {
         let mut text = Style::Bold.apply(name, coloured);
-        for (label, value) in self.lines(descriptor, next) {
+        for (label, value) in lines {
             // Writing to a string does not fail.
             let _ = write!(text, "\n  {label:<18}{value}");
         }
@@ -292,20 +299,14 @@ impl<'d> Seen<'d> {
             self.shards.iter().filter_map(|shard| shard.node.as_ref()).collect();
         nodes.sort_unstable();
         nodes.dedup();
-        let plural = |count| if count == 1 { "" } else { "s" };
         let mut shards = format!(
-            "{} on {} node{}, generation {}",
+            "{} on {}, generation {}",
             self.shards.len(),
-            nodes.len(),
-            plural(nodes.len()),
+            amount::counted(nodes.len() as u64, "node"),
             self.generation.number
         );
         if self.lost() > 0 {
             shards += &format!(", {} LOST", self.lost());
-        }
-        let differing = self.summary.as_ref().map_or(0, |summary| summary.differing.len());
-        if differing > 0 {
-            shards += &format!(", {differing} DIFFERING");
         }
         let mut lines = vec![];
         if let Some(Summary { whole, worst_fill, worst_rate, imbalance, .. }) = &self.summary {
@@ -421,7 +422,7 @@ impl<'d> Seen<'d> {
                 cells.push(info.map_or_else(unknown, FilterInfo::readable_generations));
             }
             cells.extend([node, name::readable(key)]);
-            let style = if self.problems[place].is_some() { Style::Red } else { Style::Plain };
+            let style = if shard.result.is_err() { Style::Red } else { Style::Plain };
             table.row(cells, style);
         }
         table
@@ -442,12 +443,8 @@ fn read(
             // BF.ADD made it anew, perhaps; or the server has another module.
             None => lost("is a filter that is no shard"),
         },
-        Err(Error::Refused { text, .. }) if text.starts_with("ERR not found") => {
-            lost("does not exist")
-        }
-        Err(Error::Refused { text, .. }) if text.starts_with("WRONGTYPE") => {
-            lost("holds another type")
-        }
+        Err(error) if error.is(Kind::NotFound) => lost("does not exist"),
+        Err(error) if error.is(Kind::WrongType) => lost("holds another type"),
         Err(error) => Err(error),
     }
 }

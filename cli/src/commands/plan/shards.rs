@@ -3,13 +3,11 @@
 //! Fewer shards are better for batches, because the items of a batch are sent to each shard apart.
 //! More shards are smaller, and a cluster moves small keys in more ways, and sooner.
 
-use bloom::{
-    filter::{CellKind, Params, Rules, paged::expected_bytes},
-    sharding::{MAX_SHARDS, shard_capacity},
-};
+use bloom::filter::{CellKind, Params, Rules, paged::expected_bytes};
 use serde::Serialize;
 
 use super::{Arguments, refused};
+use crate::sharding::{MAX_SHARDS, shard_capacity};
 use crate::{
     amount,
     error::Error,

@@ -15,16 +15,14 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use bloom::{
-    codec::native::kinds::Load,
-    sharding::{Descriptor, Generation, Shard, State},
-};
+use bloom::codec::native::kinds::Load;
 use serde::Serialize;
 
 use super::Arguments;
+use crate::sharding::{Descriptor, Generation, State};
 use crate::{
     amount,
-    at_once::{Servers, on_all},
+    at_once::{Servers, on_all, on_all_watched},
     connection::{Connection, Options},
     descriptor::{
         Change, DROPPING, Fields, bury, names_of, parsed, retired_fields, spare, spare_fields,
@@ -32,12 +30,14 @@ use crate::{
     },
     dump_directory::{Manifest, path_of},
     error::{Error, Exit},
-    interrupt::Interrupt,
+    interrupt,
     name::{self, Named},
     output::Output,
     progress::{Alone, Part, Progress, Unit, Watch},
+    refusal::Kind,
     replication::LastWrite,
     restore_key::{Checked, Restore},
+    sharded,
     stamp::Stamp,
 };
 
@@ -67,12 +67,11 @@ impl Arguments {
     pub(super) fn restore_shards(
         &self,
         connection: &Options,
-        interrupt: &Interrupt,
         output: &Output,
     ) -> Result<Exit, Error> {
         let manifest = Manifest::read(&self.file)?;
         let mut progress = Alone::new(output, "checking".to_owned());
-        let checked = self.check_shards(&manifest, interrupt, &mut progress)?;
+        let checked = self.check_shards(&manifest, &mut progress)?;
         drop(progress);
         let name = name::bytes(&self.name);
         let shown = name::readable(name);
@@ -94,22 +93,28 @@ impl Arguments {
             return Ok(Exit::Done);
         }
         bury(&servers, name, |_, _| Ok(()))?;
+        let half_loaded = |error: Error| {
+            let name = name::typed(name);
+            let hint =
+                format!("restore --resume goes on from here, `drop {name}` removes all of it.");
+            error.partly(hint)
+        };
         let generation = match start {
             Start::Resume(generation) => {
-                servers.confirm(&[name.to_vec()]).map_err(|error| half_loaded(error, name))?;
+                servers.confirm(&[name.to_vec()]).map_err(half_loaded)?;
                 generation
             }
             Start::Begin(above) => self.lock(&servers, &manifest, above)?,
         };
         let total = AtomicU64::new(0);
         let mut progress = Progress::new(output, &shown, Some(bytes));
-        on_all(
+        on_all_watched(
             &servers,
             &generation.keys,
             |server, at, _| {
                 let (key, file) = (&generation.keys[at], path_of(&self.file, at));
                 let mut part = Part::of(&total);
-                load_shard(&servers, server, key, &file, &checked[at], interrupt, &mut part)
+                load_shard(&servers, server, key, &file, &checked[at], &mut part)
             },
             || {
                 progress.at(
@@ -119,7 +124,7 @@ impl Arguments {
                 );
             },
         )
-        .map_err(|error| half_loaded(error, name))?;
+        .map_err(half_loaded)?;
         drop(progress);
         let again = || {
             format!(
@@ -129,7 +134,7 @@ impl Arguments {
         };
         complete(&servers, name, &generation, |_| again())
             .and_then(|()| publish(&servers, name, &manifest, &generation))
-            .map_err(|error| half_loaded(error, name))?;
+            .map_err(half_loaded)?;
         // The old shards stay if one of the new ones is lost.
         complete(&servers, name, &generation, |shard| {
             format!(
@@ -147,10 +152,9 @@ impl Arguments {
     fn check_shards(
         &self,
         manifest: &Manifest,
-        interrupt: &Interrupt,
         progress: &mut Alone,
     ) -> Result<Vec<Checked>, Error> {
-        let check = |(at, _)| check_shard(&self.file, manifest, at, interrupt, progress);
+        let check = |(at, _)| check_shard(&self.file, manifest, at, progress);
         manifest.files.iter().enumerate().map(check).collect()
     }
 
@@ -158,13 +162,12 @@ impl Arguments {
     fn start(&self, servers: &Servers, manifest: &Manifest) -> Result<Start, Error> {
         let name = name::bytes(&self.name);
         let (shown, typed) = (name::readable(name), name::typed(name));
-        let refused = |what: &str, hint: &str| Error::RefusedPartly {
-            what: format!("restore {shown}: {what}"),
-            hint: hint.to_owned(),
+        let refused = |what: &str, hint: &str| {
+            Error::refused_partly(format!("restore {shown}: {what}"), hint.to_owned())
         };
         let seen = update(servers, name, |fields| Ok((Change::default(), fields.clone())));
         let fields = seen.map_err(|error| match error {
-            Error::Refused { text, .. } if text.starts_with("WRONGTYPE") => refused(
+            error if error.is(Kind::WrongType) => refused(
                 "WRONGTYPE the name holds something else than a sharded filter",
                 "Drop that first, or use another name.",
             ),
@@ -245,10 +248,10 @@ impl Arguments {
                 || fields.contains_key(&b"rebuild"[..])
                 || (above == 0) != fields.is_empty();
             if changed {
-                return Err(Error::Incomplete {
-                    what: format!("{}: somebody else has begun to change it", name::readable(name)),
-                    hint: "Look again, and repeat the command if it is free.".to_owned(),
-                });
+                return Err(Error::incomplete(
+                    format!("{}: somebody else has begun to change it", name::readable(name)),
+                    "Look again, and repeat the command if it is free.",
+                ));
             }
             let mut set = spare_fields(&generation);
             set.push((RESTORING.to_vec(), identity.clone()));
@@ -267,13 +270,12 @@ pub(crate) fn check_shard(
     directory: &std::path::Path,
     manifest: &Manifest,
     at: usize,
-    interrupt: &Interrupt,
     watch: &mut dyn Watch,
 ) -> Result<Checked, Error> {
     let path = path_of(directory, at);
-    let checked = Checked::of(&path, interrupt, watch)?;
+    let checked = Checked::of(&path, watch)?;
     let entry = &manifest.files[at];
-    let shard = u16::try_from(at).ok().and_then(|at| Shard::new(at, manifest.shards));
+    let shard = sharded::shard_at(at, manifest.files.len());
     let held = Load::begin(&checked.header, u64::MAX).ok().and_then(|load| load.shard());
     if !entry.is_of(checked.checksums) || held.is_none() || held != shard {
         return Err(Error::usage(
@@ -291,12 +293,9 @@ pub(crate) fn load_shard(
     key: &[u8],
     file: &std::path::Path,
     checked: &Checked,
-    interrupt: &Interrupt,
     watch: &mut dyn Watch,
 ) -> Result<(), Error> {
-    if interrupt.requested() {
-        return Err(Error::Interrupted { hint: String::new() });
-    }
+    interrupt::check("")?;
     let found = server.call_for_key(redis::cmd("BF.INFO").arg(key));
     let mut restore = Restore { file, checked, server, key };
     let mut done = match found {
@@ -305,8 +304,8 @@ pub(crate) fn load_shard(
             watch.at(checked.bytes);
             return servers.acknowledged(server, LastWrite::Elsewhere);
         }
-        Err(Error::Refused { text, .. }) if text.starts_with("ERR not found") => 0,
-        Err(Error::Refused { text, .. }) if text.contains("BF.LOADCHUNK") => {
+        Err(error) if error.is(Kind::NotFound) => 0,
+        Err(error) if error.is(Kind::Unfinished) => {
             let done = restore.chunks_done()?;
             if done == 0 {
                 restore.server.call(redis::cmd("UNLINK").arg(key))?;
@@ -320,7 +319,7 @@ pub(crate) fn load_shard(
         restore.begin()?;
         done = 1;
     }
-    restore.load(done, interrupt, watch)?;
+    restore.load(done, watch)?;
     // Complete filters answer it, others do not.
     server.call_for_key(redis::cmd("BF.INFO").arg(key))?;
     servers.acknowledged(server, if begins { LastWrite::Here } else { LastWrite::Elsewhere })
@@ -335,16 +334,16 @@ fn complete(
 ) -> Result<(), Error> {
     let look = |_: &mut Connection, at: usize, _| match Stamp::of_shard(servers, generation, at)? {
         Some(_) => Ok(()),
-        None => Err(Error::Incomplete {
-            what: format!(
+        None => Err(Error::incomplete(
+            format!(
                 "restore {}: shard {at} of {} is lost",
                 name::readable(name),
                 generation.shards()
             ),
-            hint: hint(at),
-        }),
+            hint(at),
+        )),
     };
-    on_all(servers, &generation.keys, look, || {}).map(|_| ())
+    on_all(servers, &generation.keys, look).map(|_| ())
 }
 
 /// Makes the generation the one that answers.
@@ -364,13 +363,10 @@ fn publish(
             if old.is_some_and(|old| old.current == *generation) {
                 return Ok((Change::default(), ()));
             }
-            return Err(Error::Incomplete {
-                what: format!(
-                    "restore {}: it was dropped or replaced meanwhile",
-                    name::readable(name)
-                ),
-                hint: "Look what is there now, and restore it again.".to_owned(),
-            });
+            return Err(Error::incomplete(
+                format!("restore {}: it was dropped or replaced meanwhile", name::readable(name)),
+                "Look what is there now, and restore it again.",
+            ));
         }
         let poll = old.as_ref().map_or(manifest.poll, |old| old.poll);
         let new = Descriptor { current: generation.clone(), next: Ok(None), base: None, poll };
@@ -384,21 +380,4 @@ fn publish(
         }
         Ok((Change { set, delete }, ()))
     })
-}
-
-/// An error after the name was taken: --resume goes on.
-fn half_loaded(error: Error, name: &[u8]) -> Error {
-    let hint = format!(
-        "restore --resume goes on from here, `drop {}` removes all of it.",
-        name::typed(name)
-    );
-    match error {
-        Error::Refused { command, text } => {
-            Error::RefusedPartly { what: format!("{command}: {text}"), hint }
-        }
-        Error::Connection { .. } => Error::Incomplete { what: error.to_string(), hint },
-        Error::Interrupted { .. } => Error::Interrupted { hint },
-        Error::Usage { .. } | Error::File { .. } => Error::usage(error.to_string(), hint),
-        other => other,
-    }
 }

@@ -150,11 +150,6 @@ impl Folded {
         self.summary.worst_rate.map(|worst| worst.value)
     }
 
-    /// The first shard that grows or forgets otherwise than most of them.
-    pub(super) fn differing(&self) -> Option<u64> {
-        self.summary.differing.first().copied()
-    }
-
     /// Whether a shard that does not grow is nearly full.
     pub(super) fn nearly_full(&self) -> bool {
         self.summary.nearly_full

@@ -22,7 +22,7 @@ use std::{
     time::Duration,
 };
 
-use bloom::sharding::key_slot;
+use crate::sharding::key_slot;
 
 use super::stage::{After, Stage};
 use crate::harness::SLOTS;

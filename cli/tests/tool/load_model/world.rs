@@ -2,7 +2,7 @@
 
 use std::{fs, io, mem, process::Child, thread, time::Duration};
 
-use bloom::sharding::{Descriptor, State, shard_capacity, shard_of};
+use crate::sharding::{Descriptor, State, shard_capacity, shard_of};
 
 use super::{relay::Ports, setup::Setup};
 use crate::harness::{Builder, Client, Random, Reply, Server, ok, wait_until};

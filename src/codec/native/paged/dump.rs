@@ -30,7 +30,7 @@ use crate::{
     filter::{
         Demand, Error as FilterError, Layer,
         paged::{Paged, PagedPlan, Sweep},
-        pages::{Piece, Pieces, Reach},
+        pages::Pieces,
     },
 };
 
@@ -49,26 +49,12 @@ pub fn header(filter: &Paged) -> (i64, Vec<u8>) {
 /// beyond the end and for numbers below 1.
 #[must_use]
 pub fn at(filter: &Paged, from: i64) -> Option<(i64, Vec<u8>)> {
-    let plan = PagedPlan::of(filter);
-    chunk(&plan, &body(filter, &plan), from)
+    chunk(&Body::of(filter), from)
 }
 
-/// Bits and pages of a complete filter.
-pub(super) fn body<'a>(
-    filter: &'a Paged,
-    plan: &PagedPlan,
-) -> Body<'a, impl Fn(u64) -> Option<(Reach, Piece<'a>)>> {
-    let at = |position| filter.pages().piece_at(position);
-    Body { base: filter.base(), bits: bits(plan), end: end(plan), at }
-}
-
-fn chunk<'a>(
-    plan: &PagedPlan,
-    body: &Body<'a, impl Fn(u64) -> Option<(Reach, Piece<'a>)>>,
-    from: i64,
-) -> Option<(i64, Vec<u8>)> {
+fn chunk(body: &Body, from: i64) -> Option<(i64, Vec<u8>)> {
     let first = body.start(u64::try_from(from.checked_sub(1)?).ok()?)?;
-    let header = header::encode(plan, 0);
+    let header = header::encode(&body.plan, 0);
     let mut out = open(MAGIC, VERSION);
     out.extend(first.to_le_bytes());
     // A header has no 4 GiB.
@@ -97,11 +83,11 @@ struct Chunk<'a> {
 }
 
 impl<'a> Chunk<'a> {
-    fn read(identity: u64, iterator: i64, data: &'a [u8]) -> Result<Self, Error> {
+    fn read(of: &PagedPlan, iterator: i64, data: &'a [u8]) -> Result<Self, Error> {
         let (_, mut reader) = Reader::sealed(data, MAGIC, VERSION..=VERSION)?;
         let (first, length) = (reader.u64()?, reader.u32()?);
         let plan = read_header(reader.bytes(length as usize)?)?;
-        if header::identity(&plan) != identity {
+        if header::identity(&plan) != header::identity(of) {
             return Err(Error::OtherFilter);
         }
         let (bytes, bits) = (reader.rest(), bits(&plan));
@@ -124,7 +110,6 @@ impl<'a> Chunk<'a> {
 pub struct Load {
     /// By the newest chunk.
     plan: PagedPlan,
-    identity: u64,
     base: Option<Layer>,
     /// Bytes of the bits of the base that were received.
     bits: u64,
@@ -149,28 +134,29 @@ impl Load {
     pub(super) fn new(plan: PagedPlan) -> Result<Self, FilterError> {
         let mut base = None;
         if let Some(layer) = &plan.base {
-            let mut arriving = Layer::arriving(layer.shape, layer.capacity, layer.error_rate, 0)?;
+            let mut arriving = Layer::arriving(layer.shape, layer.capacity, layer.error_rate)?;
             arriving.set_counted(layer.items);
             base = Some(arriving);
         }
         let pieces = Pieces::new(plan.pages, 0);
-        Ok(Self { identity: header::identity(&plan), base, bits: 0, pieces, plan })
+        Ok(Self { base, bits: 0, pieces, plan })
     }
 
     /// Whether `data` is the header of a filter with this identity. A client repeats the header if
     /// it got no reply.
     #[must_use]
     pub fn began_with(&self, data: &[u8]) -> bool {
-        read_header(data).is_ok_and(|plan| header::identity(&plan) == self.identity)
+        let identity = header::identity(&self.plan);
+        read_header(data).is_ok_and(|plan| header::identity(&plan) == identity)
     }
 
     pub(in crate::codec::native) fn plan(&self) -> &PagedPlan {
         &self.plan
     }
 
-    pub(super) fn body<'a>(&'a self) -> Body<'a, impl Fn(u64) -> Option<(Reach, Piece<'a>)>> {
-        let at = |position| self.pieces.piece_at(position);
-        Body { base: self.base.as_ref(), bits: bits(&self.plan), end: self.received(), at }
+    pub(super) fn body(&self) -> Body<'_> {
+        let at = Box::new(|position| self.pieces.piece_at(position));
+        Body { plan: self.plan.clone(), base: self.base.as_ref(), end: self.received(), at }
     }
 
     /// The place up to which bits and pages were received.
@@ -195,7 +181,7 @@ impl Load {
     /// Returns the next iterator and the chunk for iterator `from`, from what was received.
     #[must_use]
     pub fn at(&self, from: i64) -> Option<(i64, Vec<u8>)> {
-        chunk(&self.plan, &self.body(), from)
+        chunk(&self.body(), from)
     }
 
     /// Takes the next chunk, or one that was taken already: a client repeats it if it got no reply.
@@ -211,7 +197,7 @@ impl Load {
         data: &[u8],
         ceiling: impl FnOnce(Demand) -> u64,
     ) -> Result<Taken, Error> {
-        let chunk = Chunk::read(self.identity, iterator, data)?;
+        let chunk = Chunk::read(&self.plan, iterator, data)?;
         if chunk.to > self.received() {
             let present = self.bytes();
             // The bits are one allocation in the end, whose size is known.
@@ -289,13 +275,7 @@ impl Load {
         // What is wrong must be seen while all pages are still there.
         self.plan.check()?;
         let pages = self.pieces.finish(self.plan.copies)?;
-        let plan = PagedPlan {
-            page_count: pages.pages().len() as u64,
-            slots: pages.slot_count(),
-            copies: pages.copies(),
-            ..self.plan.clone()
-        };
-        Paged::from_parts(&plan, self.base.take(), pages).map_err(|_| Error::OtherFilter)
+        Ok(Paged::from_parts(&self.plan, self.base.take(), pages))
     }
 
     /// Copies the incomplete filter.
@@ -305,7 +285,7 @@ impl Load {
     pub fn duplicate(&self) -> Result<Self, FilterError> {
         let base = self.base.as_ref().map(Layer::duplicate).transpose()?;
         let (plan, pieces) = (self.plan.clone(), self.pieces.duplicate()?);
-        Ok(Self { plan, base, pieces, ..*self })
+        Ok(Self { plan, base, pieces, bits: self.bits })
     }
 }
 
@@ -319,10 +299,10 @@ pub fn repeat(filter: &Paged, iterator: i64, data: &[u8]) -> Result<(), Error> {
         return Err(Error::Exists);
     }
     let plan = PagedPlan::of(filter);
-    let chunk = Chunk::read(header::identity(&plan), iterator, data)?;
+    let chunk = Chunk::read(&plan, iterator, data)?;
     let holds = match chunk.first.checked_sub(bits(&plan)) {
         None => {
-            let (mut stored, body) = (Vec::new(), body(filter, &plan));
+            let (mut stored, body) = (Vec::new(), Body::of(filter));
             body.start(chunk.first) == Some(chunk.first) && {
                 body.put(chunk.first, chunk.bytes.len(), &mut stored);
                 stored == chunk.bytes

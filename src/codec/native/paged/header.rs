@@ -38,13 +38,13 @@ use crate::{
     codec::{
         Error,
         native::header::{
-            BLOCKED, MAGIC, PAGED as VERSION, Records, WINDOW, layer, put_layer, put_records,
+            MAGIC, PAGED as VERSION, Records, UNKNOWN, WINDOW, layer, put_layer, put_records,
             shard_record,
         },
         reader::{Reader, open, seal},
     },
     filter::{
-        Expansion, Rules, Span, checksum,
+        Error as FilterError, Expansion, Rules, Span, checksum,
         paged::{Generation, PagedPlan, Sweep, Window},
         pages::{Payload, Plan},
     },
@@ -82,7 +82,7 @@ pub(super) fn encode(plan: &PagedPlan, present: u64) -> Vec<u8> {
     out.extend(u16::from(plan.base.is_some()).to_le_bytes());
     // There are two kinds of records.
     out.extend((records.len() as u16).to_le_bytes());
-    for number in [plan.pages.first_pages, plan.copies, present] {
+    for number in [plan.pages.first_pages.into(), plan.copies, present] {
         out.extend(number.to_le_bytes());
     }
     put_records(&mut out, records);
@@ -121,7 +121,7 @@ pub(super) fn decode(bytes: &[u8]) -> Result<(PagedPlan, u64), Error> {
         (NOTHING, 0) => Payload::Nothing,
         (COUNT, bits) => Payload::Count { bits },
         (GENERATION, bits) => Payload::Generation { bits },
-        (kind, _) => return Err(Error::Payload(kind)),
+        _ => return Err(UNKNOWN),
     };
     let page_slots = reader.u16()?;
     let (layers, records) = (reader.u16()?, reader.u16()?);
@@ -130,24 +130,13 @@ pub(super) fn decode(bytes: &[u8]) -> Result<(PagedPlan, u64), Error> {
     let base = match layers {
         0 => None,
         1 => Some(layer(&mut reader)?),
-        _ => return Err(Error::Kind(BLOCKED)),
+        _ => return Err(UNKNOWN),
     };
     reader.end()?;
+    let first_pages = u32::try_from(first_pages).map_err(|_| FilterError::Capacity(first_pages))?;
     let pages = Plan { tag_bits, payload, doublings, page_slots, first_pages };
-    let (page_count, slots) = (first_pages, copies);
-    let plan = PagedPlan {
-        seed,
-        error_rate,
-        capacity,
-        expansion,
-        shard,
-        base,
-        pages,
-        page_count,
-        slots,
-        copies,
-        window,
-    };
+    let plan =
+        PagedPlan { seed, error_rate, capacity, expansion, shard, base, pages, copies, window };
     plan.check()?;
     let total = end(&plan);
     if present > total {
@@ -162,10 +151,10 @@ pub(in crate::codec::native) fn window(record: &mut Reader) -> Result<Window, Er
     let span = match (span, record.u64()?) {
         (TIME, milliseconds) => Span::Time(milliseconds),
         (ITEMS, 0) => Span::Items,
-        _ => return Err(Error::Window),
+        _ => return Err(UNKNOWN),
     };
     if refresh > 1 {
-        return Err(Error::Window);
+        return Err(UNKNOWN);
     }
     let rules = Rules { span, generations, refresh: refresh == 1 };
     let [number, oldest, floor, page] =
@@ -173,7 +162,7 @@ pub(in crate::codec::native) fn window(record: &mut Reader) -> Result<Window, Er
     let sweep = Sweep { oldest, floor, page, changes: record.u8()? };
     // `PagedPlan::check` bounds the number of generations.
     if record.left() > rules.most_generations().saturating_mul(GENERATION_BYTES) {
-        return Err(Error::Window);
+        return Err(UNKNOWN);
     }
     let mut generations = Vec::new();
     while record.left() > 0 {

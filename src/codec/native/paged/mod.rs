@@ -24,7 +24,7 @@ use crate::{
     codec::native::stream,
     filter::{
         Layer,
-        paged::PagedPlan,
+        paged::{Paged, PagedPlan},
         pages::{END, Piece, Reach},
     },
 };
@@ -39,24 +39,30 @@ fn end(plan: &PagedPlan) -> u64 {
     bits(plan).saturating_add(END)
 }
 
-/// What is written of a filter, or of a part of one.
-struct Body<'a, F> {
+/// What is written: of a filter, or of the part of one that BF.LOADCHUNK has sent.
+struct Body<'a> {
+    plan: PagedPlan,
     base: Option<&'a Layer>,
-    /// Bytes of the bits of the whole base.
-    bits: u64,
     /// The place behind what is there.
     end: u64,
     /// The page at a position.
-    at: F,
+    at: Box<dyn Fn(u64) -> Option<(Reach, Piece<'a>)> + 'a>,
 }
 
-impl<'a, F: Fn(u64) -> Option<(Reach, Piece<'a>)>> Body<'a, F> {
+impl<'a> Body<'a> {
+    fn of(filter: &'a Paged) -> Self {
+        let plan = PagedPlan::of(filter);
+        let at = Box::new(|position| filter.pages().piece_at(position));
+        Self { base: filter.base(), end: end(&plan), at, plan }
+    }
+
     /// The place at which the word or page at `place` starts; `None` if there is none.
     fn start(&self, place: u64) -> Option<u64> {
+        let bits = bits(&self.plan);
         if place >= self.end {
             None
-        } else if let Some(position) = place.checked_sub(self.bits) {
-            Some(self.bits.saturating_add((self.at)(position)?.0.start()))
+        } else if let Some(position) = place.checked_sub(bits) {
+            Some(bits.saturating_add((self.at)(position)?.0.start()))
         } else {
             Some(place.saturating_sub(place % stream::WORD))
         }
@@ -65,10 +71,11 @@ impl<'a, F: Fn(u64) -> Option<(Reach, Piece<'a>)>> Body<'a, F> {
     /// Appends what starts at `place` to `out`: bits, or records of pages, of some `most` bytes.
     /// Returns the place behind them.
     fn put(&self, place: u64, most: usize, out: &mut Vec<u8>) -> u64 {
-        if let Some(position) = place.checked_sub(self.bits) {
-            return self.bits.saturating_add(record::put(&self.at, position, most, out));
+        let bits = bits(&self.plan);
+        if let Some(position) = place.checked_sub(bits) {
+            return bits.saturating_add(record::put(&self.at, position, most, out));
         }
-        let count = self.bits.min(self.end).saturating_sub(place).min(most as u64);
+        let count = bits.min(self.end).saturating_sub(place).min(most as u64);
         let words = self.base.map_or(&[][..], |base| base.bits().words());
         let words = words.get((place / stream::WORD) as usize..).unwrap_or_default();
         stream::put(words, count as usize, out);

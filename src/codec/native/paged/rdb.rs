@@ -10,22 +10,14 @@
 //!
 //! The RDB's own checksum covers bits and pages. The invariants of pages are checked all the same.
 
-use super::{
-    Body, bits,
-    dump::{self, Load},
-    end, header, record,
-};
+use super::{Body, bits, dump::Load, end, header, record};
 use crate::{
     codec::{
         Error,
         io::{Sink, Source},
         native::kinds::{self, Stored},
     },
-    filter::{
-        Error as FilterError,
-        paged::{Paged, PagedPlan},
-        pages::{Piece, Reach},
-    },
+    filter::{Error as FilterError, paged::Paged},
 };
 
 /// Bytes of bits or records in a string, unless one page has more.
@@ -33,21 +25,16 @@ const PIECE: usize = 1 << 20;
 
 /// Writes a complete filter.
 pub fn save(filter: &Paged, sink: &mut impl Sink) {
-    let plan = PagedPlan::of(filter);
-    put(&plan, &dump::body(filter, &plan), sink);
+    put(&Body::of(filter), sink);
 }
 
 /// Writes a filter that BF.LOADCHUNK is still filling.
 pub fn save_partial(load: &Load, sink: &mut impl Sink) {
-    put(load.plan(), &load.body(), sink);
+    put(&load.body(), sink);
 }
 
-fn put<'a>(
-    plan: &PagedPlan,
-    body: &Body<'a, impl Fn(u64) -> Option<(Reach, Piece<'a>)>>,
-    sink: &mut impl Sink,
-) {
-    sink.put(&header::encode(plan, body.end));
+fn put(body: &Body, sink: &mut impl Sink) {
+    sink.put(&header::encode(&body.plan, body.end));
     let (mut from, mut piece) = (0, Vec::new());
     while from < body.end {
         piece.clear();

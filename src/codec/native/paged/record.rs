@@ -31,20 +31,15 @@ pub(super) fn put<'a>(
     most: usize,
     out: &mut Vec<u8>,
 ) -> u64 {
-    let (mut end, mut bytes) = (from, 0_usize);
+    let (mut end, full) = (from, out.len().saturating_add(most));
     while let Some((reach, piece)) = at(end) {
-        let more = bytes.saturating_add(length(piece));
-        if more > most && bytes > 0 {
+        let length = match piece {
+            Piece::Small(lanes) => size_of_val(lanes),
+            Piece::Page(page) => size_of_val(page.words()),
+        };
+        if out.len().saturating_add(FRAME).saturating_add(length) > full && end > from {
             break;
         }
-        (end, bytes) = (reach.end(), more);
-    }
-    // An infallible allocation: see `native/dump.rs`.
-    out.reserve(bytes);
-    let mut next = from;
-    while next < end
-        && let Some((reach, piece)) = at(next)
-    {
         // Neither the words of a page nor the lanes of the small form are more than 65,535.
         match piece {
             Piece::Small(lanes) => {
@@ -55,20 +50,12 @@ pub(super) fn put<'a>(
             Piece::Page(page) => {
                 out.push(reach.level() as u8);
                 out.extend((page.words().len() as u16).to_le_bytes());
-                stream::put(page.words(), size_of_val(page.words()), out);
+                stream::put(page.words(), length, out);
             }
         }
-        next = reach.end();
+        end = reach.end();
     }
     end
-}
-
-/// Bytes of a record.
-fn length(piece: Piece) -> usize {
-    FRAME.saturating_add(match piece {
-        Piece::Small(lanes) => size_of_val(lanes),
-        Piece::Page(page) => size_of_val(page.words()),
-    })
 }
 
 /// The position behind the records of `bytes`, which start at `position`; no page is read.

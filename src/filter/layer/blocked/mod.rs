@@ -27,7 +27,6 @@
 //! hits more than they save misses as long as out-of-order execution hides the waits, so they are
 //! used only above 4 MiB.
 
-mod line_probe;
 mod prefetch;
 mod probing;
 mod simd;
@@ -40,9 +39,8 @@ pub fn uses_avx512() -> bool {
     simd::Avx512::detected().is_some()
 }
 
-use line_probe::{LineProbe, Scalar};
 use prefetch::{WHOLE_BLOCK, block_start, prefetch_line, prefetch_sequence};
-use probing::Probing;
+use probing::{LineProbe, Probing, Scalar};
 
 use super::{
     bits::Bits,
@@ -135,13 +133,13 @@ impl Blocked {
 
     /// Address and shape of the blocks; `None` for an array small enough to stay cached.
     #[inline]
-    pub(super) fn block_address(&self) -> Option<BlockAddress> {
+    pub(in crate::filter) fn block_address(&self) -> Option<BlockAddress> {
         self.bits.is_uncached().then(|| BlockAddress::new(self.address(0), self.geometry()))
     }
 
     /// Returns whether the blocks of this layer begin at `block_address`.
     #[inline]
-    pub(super) fn is_at(&self, block_address: BlockAddress) -> bool {
+    pub(in crate::filter) fn is_at(&self, block_address: BlockAddress) -> bool {
         block_address.begins_at(self.address(0))
     }
 
@@ -201,7 +199,7 @@ impl Blocked {
 
     /// Returns which items of a chunk have every bit set, in the two stages above. Prefetches.
     #[inline(never)]
-    pub(super) fn present(&self, hashes: &[Hash]) -> ItemSet {
+    pub(in crate::filter) fn present(&self, hashes: &[Hash]) -> ItemSet {
         match self.probing {
             Probing::Anywhere => {
                 hashes.iter().for_each(|&hash| self.prefetch(hash));
@@ -284,13 +282,13 @@ impl Blocked {
     /// Returns whether the array is so large that out-of-order execution does not hide its waits
     /// for memory.
     #[inline]
-    pub(super) fn is_memory_bound(&self) -> bool {
+    pub(in crate::filter) fn is_memory_bound(&self) -> bool {
         self.is_long() && self.bits.words().len() > MEMORY_BOUND_WORDS
     }
 
     /// Prefetches the cache lines of these items that [`Self::prefetch`] left out.
     #[inline]
-    pub(super) fn prefetch_remaining(&self, hashes: &[Hash], items: ItemSet) {
+    pub(in crate::filter) fn prefetch_remaining(&self, hashes: &[Hash], items: ItemSet) {
         if self.is_staged() {
             self.prefetch_after_first_group(hashes, items);
         }

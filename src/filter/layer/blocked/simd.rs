@@ -32,7 +32,7 @@ mod code {
     use crate::filter::{
         geometry::PROBE_GROUP,
         hash::probe::ProbeGroup,
-        layer::blocked::line_probe::{Line, LineProbe},
+        layer::blocked::probing::{Line, LineProbe},
     };
 
     /// Proof that the processor has the instructions: no value exists where it has not.
@@ -104,7 +104,7 @@ mod code {
 mod code {
     use crate::filter::{
         hash::probe::ProbeGroup,
-        layer::blocked::line_probe::{Line, LineProbe},
+        layer::blocked::probing::{Line, LineProbe},
     };
 
     #[derive(Clone, Copy, Debug)]
@@ -124,50 +124,5 @@ mod code {
         fn test_group(self, _: &Line, _: ProbeGroup, _: u8) -> u64 {
             match self {}
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::filter::{
-        hash::{Hash, probe::ProbeGroup},
-        layer::blocked::line_probe::{Line, LineProbe, Scalar},
-    };
-
-    #[test]
-    fn an_avx512_group_test_agrees_with_the_scalar_one() {
-        let Some(avx512) = Avx512::detected() else {
-            // Not detected, so nothing to test. Make sure that the processor says so too.
-            let processor = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
-            let has = processor.split_whitespace().any(|flag| flag == "avx512vl");
-            let hidden = cfg!(any(feature = "portable", miri, not(target_arch = "x86_64")));
-            assert!(
-                !has || hidden,
-                "the processor has AVX-512VL, but it was not detected (valgrind hides it)"
-            );
-            return;
-        };
-        let mut words = (0_u64..).map(|i| Hash::of(&i.to_le_bytes(), 1).probes);
-        let mut random = || words.next().unwrap_or(0);
-        let mut seen = [[0; 2]; 5];
-        for _ in 0..20_000 {
-            // Three of four bits are set, so that every answer of every count is frequent.
-            let line: Line = std::array::from_fn(|_| random() | random());
-            let group = ProbeGroup { line: 0, places: random() };
-            for count in 0..=4 {
-                let plain = Scalar.test_group(&line, group, count);
-                assert_eq!(
-                    avx512.test_group(&line, group, count),
-                    plain,
-                    "{line:x?} {group:x?} {count}"
-                );
-                let within = avx512.run(|| avx512.test_group(&line, group, count));
-                assert_eq!(within, plain, "{line:x?} {group:x?} {count}");
-                seen[usize::from(count)][plain as usize] += 1;
-            }
-        }
-        assert_eq!(seen[0], [0, 20_000]);
-        assert!(seen[1..].iter().flatten().all(|&answers| answers > 4_000), "{seen:?}");
     }
 }

@@ -1,11 +1,12 @@
-//! `BF.LOADCHUNK key iterator data`: restores what BF.SCANDUMP gave, chunk by chunk, in order.
+//! `BF.SCANDUMP key iterator`: one chunk of a filter, of at most 16 MiB. `BF.LOADCHUNK key iterator
+//! data`: restores them, chunk by chunk, in order.
 //!
 //! The header makes the key, if a filter of the size that it announces may be made; the memory is
 //! allocated as the chunks arrive. Until the last chunk is in, the key answers no query and takes
 //! no item: it would say "absent" of what it is about to hold. It can be deleted, saved, copied and
 //! replicated meanwhile.
 
-use super::{Argument, Call, Command, CommandSpec, Uses};
+use super::{Argument, Call, Command, CommandSpec, Kind};
 use crate::{
     codec::{
         self,
@@ -24,25 +25,57 @@ use crate::{
     },
 };
 
+pub(super) struct ScanDump;
+
+impl Command for ScanDump {
+    const SPEC: CommandSpec = CommandSpec {
+        name: c"bf.scandump",
+        flags: c"readonly",
+        arity: 3,
+        summary: c"Dumps a Bloom filter, a chunk a call",
+        complexity: c"O(N), where N is the size of the chunk, at most 16 MiB",
+        since: c"1.0.0",
+        tips: Some(c"dont_cache"),
+        arguments: &[Argument::new(c"iterator", Kind::Integer)],
+        ..CommandSpec::READS
+    };
+
+    fn run(call: &Call) -> Result<(), Refusal> {
+        let (name, [iterator]) = call.key_and()?;
+        let mut key = Key::open(call.ctx, name, Access::Read);
+        let value = Value::complete_in_key(&mut key)?.ok_or(Refusal::NOT_FOUND)?;
+        let chunk = match number::integer(iterator.bytes()).ok_or(Refusal::BAD_ITERATOR)? {
+            0 => Some(value.dump_header()),
+            from => value.dump_at(from),
+        };
+        // The last reply has an empty string, because go-redis and redis-rs do not accept null.
+        let (next, data) = chunk.unwrap_or_default();
+        call.ctx.reply_array(2);
+        call.ctx.reply_integer(next.unsigned_abs());
+        call.ctx.reply_bulk(&data);
+        Ok(())
+    }
+}
+
 pub(super) struct LoadChunk;
 
 impl Command for LoadChunk {
     const SPEC: CommandSpec = CommandSpec {
         name: c"bf.loadchunk",
-        flags: c"write deny-oom",
         arity: 4,
-        uses: Uses::Fills,
-        categories: "write",
         summary: c"Restores a Bloom filter from a chunk of a dump",
         complexity: c"O(N), where N is the size of the chunk",
         since: c"1.0.0",
-        tips: None,
-        arguments: &[Argument::Integer(c"iterator"), Argument::String(c"data")],
+        arguments: &[
+            Argument::new(c"iterator", Kind::Integer),
+            Argument::new(c"data", Kind::String),
+        ],
+        ..CommandSpec::FILLS
     };
 
     fn run(call: &Call) -> Result<(), Refusal> {
         let (name, [iterator, data]) = call.key_and()?;
-        let iterator = number::integer(iterator.bytes()).ok_or(Refusal::BadIterator)?;
+        let iterator = number::integer(iterator.bytes()).ok_or(Refusal::BAD_ITERATOR)?;
         let mut key = Key::open(call.ctx, name, Access::Write);
         let refused = |error| super::refused(call, "BF.LOADCHUNK", error, Refusal::of_chunk(error));
         let taken = match Value::in_key(&mut key)? {
@@ -52,7 +85,7 @@ impl Command for LoadChunk {
                 Value::Loading(Box::new(load)).put(&mut key)?;
                 Taken::Next
             }
-            None => return Err(Refusal::NotFound),
+            None => return Err(Refusal::NOT_FOUND),
             Some(value) => take(call.ctx, value, iterator, data.bytes()).map_err(refused)?,
         };
         drop(key);
@@ -93,41 +126,5 @@ fn take(
             }
             Ok(taken)
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::{
-        codec::native::dump::tests::{most_steps, of_layers},
-        filter::steps,
-    };
-
-    /// RedisBloom's dumps have a chunk for every layer, and a forged header has as many layers as
-    /// there may be: the whole command looks at a few layers a chunk, not at all of them.
-    #[test]
-    fn the_steps_of_a_load_are_those_of_its_layers() -> Result<(), codec::Error> {
-        for count in [1, 2, 3, 1_000, 20_000] {
-            let (_, header) = dump::header(&of_layers(count)?);
-            let mut value = Value::Loading(Box::new(Load::begin(&header, u64::MAX)?));
-            // SAFETY: layers of a word have all their memory, and ask no server for more.
-            let none = unsafe { Context::new(std::ptr::null_mut()) };
-            let (taken, steps) = steps::counted(|| {
-                let end = |chunk: i64| chunk.saturating_mul(8).saturating_add(1);
-                (1..=count as i64)
-                    .flat_map(|chunk| [chunk, chunk])
-                    .map(|chunk| take(none, &mut value, end(chunk), &[0; 8]))
-                    .collect::<Result<Vec<_>, _>>()
-            });
-            let taken = taken?;
-            let repeated = taken.iter().filter(|&&taken| taken == Taken::Repeated).count();
-            assert_eq!(repeated, count);
-            assert!(matches!(value, Value::Ready(_)));
-            // Each chunk comes twice.
-            let most = most_steps(taken.len(), count);
-            assert!(steps <= most, "{count} layers: {steps} steps, at most {most}");
-        }
-        Ok(())
     }
 }

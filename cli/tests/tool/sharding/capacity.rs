@@ -1,6 +1,6 @@
 //! The capacity of a shard: how improbable it is that a shard has more items.
 
-use redis_bloom::sharding::shard_capacity;
+use crate::sharding::shard_capacity;
 
 /// A mean number of items a shard, and a bound on the probability that a shard has more items than
 /// its capacity, for this mean and every larger one.

@@ -1,4 +1,5 @@
-//! The rule: which shard an item belongs to.
+//! Which shard of a sharded filter an item belongs to. The tool has the rest of a sharded filter:
+//! the keys of its shards, and the hash that lists them (`docs/sharding.md`).
 //!
 //! ```text
 //!   shard(item) = (crc32(item) * n) >> 32
@@ -10,6 +11,16 @@
 //!
 //! The CRC has no secret: whoever wants to can make items of one shard. The error rate of a filter
 //! does not depend on it, because the filter hashes items under its own seed.
+
+#![deny(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::unreachable,
+    clippy::indexing_slicing,
+    clippy::string_slice,
+    reason = "a panic stops the database"
+)]
 
 use crc32fast::Hasher;
 

@@ -4,7 +4,7 @@
 //! that shards spread evenly over nodes that hold equal ranges of slots. The number k is the
 //! smallest for which `<name>:<k>`, the part in braces that a cluster hashes, has that slot.
 
-use super::rule::MAX_SHARDS;
+use super::MAX_SHARDS;
 
 /// Slots of a cluster.
 const SLOTS: u32 = 16_384;
@@ -15,7 +15,7 @@ const MOST_NUMBERS: u32 = 1_000_000;
 
 /// Why a name has no shard keys.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum NameError {
+pub(crate) enum NameError {
     /// A cluster would hash another part of the key.
     #[error("the name of a sharded filter has no braces")]
     Braces,
@@ -31,7 +31,11 @@ pub enum NameError {
 ///
 /// # Errors
 /// [`NameError`].
-pub fn shard_keys(name: &[u8], count: u16, generation: u64) -> Result<Vec<Vec<u8>>, NameError> {
+pub(crate) fn shard_keys(
+    name: &[u8],
+    count: u16,
+    generation: u64,
+) -> Result<Vec<Vec<u8>>, NameError> {
     if name.iter().any(|byte| b"{}".contains(byte)) {
         return Err(NameError::Braces);
     }
@@ -67,7 +71,7 @@ pub fn shard_keys(name: &[u8], count: u16, generation: u64) -> Result<Vec<Vec<u8
 /// The middle slot of range `index` of `count` equal ranges of all slots: the slot of that shard.
 /// 0 if `count` is 0.
 #[must_use]
-pub fn middle_slot(index: u16, count: u16) -> u16 {
+pub(crate) fn middle_slot(index: u16, count: u16) -> u16 {
     let slot = (2 * u32::from(index) + 1) * SLOTS;
     (slot.checked_div(2 * u32::from(count)).unwrap_or(0) % SLOTS) as u16
 }
@@ -75,7 +79,7 @@ pub fn middle_slot(index: u16, count: u16) -> u16 {
 /// The slot of a key in a cluster, as `CLUSTER KEYSLOT` computes it: only the text in the first
 /// pair of braces counts, if there is any.
 #[must_use]
-pub fn key_slot(key: &[u8]) -> u16 {
+pub(crate) fn key_slot(key: &[u8]) -> u16 {
     let tag = || {
         let open = key.iter().position(|&byte| byte == b'{')?;
         let behind = key.get(open.checked_add(1)?..)?;

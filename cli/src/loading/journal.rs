@@ -29,7 +29,8 @@ use rustix::{fs::OFlags, io::Errno};
 use serde::{Deserialize, Serialize};
 use xxhash_rust::xxh3::Xxh3;
 
-use crate::{error::Error, loading::Mark, name};
+use super::proof::Mark;
+use crate::{error::Error, name};
 
 /// Bytes at each end of a file that are hashed.
 const END: u64 = 64 << 10;
@@ -160,7 +161,7 @@ impl Journal {
         identity: &Identity,
         restart: bool,
     ) -> Result<Option<Position>, Error> {
-        let text = match own(path) {
+        let text = match own(path, false) {
             Ok(text) => text,
             Err(error) if error.kind() == io::ErrorKind::InvalidData => {
                 return Err(Error::usage(
@@ -271,8 +272,8 @@ impl Journal {
         // A journal that could not be written is removed, too.
         let _ = self.close();
         // A crash, or a full disk, may have left it.
-        let _ = remove_own(&new_path(&self.path));
-        remove_own(&self.path).map_err(Error::file(&self.path))
+        let _ = remove_own(&new_path(&self.path), true);
+        remove_own(&self.path, false).map_err(Error::file(&self.path))
     }
 }
 
@@ -287,11 +288,12 @@ fn new_path(path: &Path) -> PathBuf {
     new.into()
 }
 
-/// The bytes of a journal; `None` if there is no file.
+/// The bytes of a journal; `None` if there is no file. `cut`: a crash may have left only the
+/// beginning.
 ///
 /// # Errors
 /// `InvalidData` for what is no journal.
-fn own(path: &Path) -> io::Result<Option<Vec<u8>>> {
+fn own(path: &Path, cut: bool) -> io::Result<Option<Vec<u8>>> {
     let foreign = || io::Error::new(io::ErrorKind::InvalidData, "not a journal of this program");
     // Neither a link is followed, nor a pipe waited for.
     let flags = (OFlags::NOFOLLOW | OFlags::NONBLOCK).bits().cast_signed();
@@ -307,8 +309,7 @@ fn own(path: &Path) -> io::Result<Option<Vec<u8>>> {
     }
     let mut text = Vec::new();
     (&mut file).take(MAGIC.len() as u64).read_to_end(&mut text)?;
-    // A crash may have left the beginning of one.
-    if !MAGIC.as_bytes().starts_with(&text) {
+    if !MAGIC.as_bytes().starts_with(&text) || (!cut && text.len() < MAGIC.len()) {
         return Err(foreign());
     }
     file.read_to_end(&mut text)?;
@@ -316,8 +317,8 @@ fn own(path: &Path) -> io::Result<Option<Vec<u8>>> {
 }
 
 /// Removes a journal, if there is one.
-fn remove_own(path: &Path) -> io::Result<()> {
-    match own(path)? {
+fn remove_own(path: &Path, cut: bool) -> io::Result<()> {
+    match own(path, cut)? {
         Some(_) => fs::remove_file(path),
         None => Ok(()),
     }
@@ -325,9 +326,9 @@ fn remove_own(path: &Path) -> io::Result<()> {
 
 /// Replaces the journal as a whole: a crash leaves the old one or the new one.
 fn write(path: &Path, content: &Content) -> io::Result<()> {
-    own(path)?;
+    own(path, false)?;
     let new = new_path(path);
-    remove_own(&new)?;
+    remove_own(&new, true)?;
     let mut file = File::create_new(&new)?;
     let mut fill = || {
         writeln!(file, "{MAGIC}{VERSION}")?;
@@ -344,8 +345,9 @@ fn write(path: &Path, content: &Content) -> io::Result<()> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::proof::{Process, Seen};
     use super::*;
-    use crate::loading::{Process, Seen};
+    use crate::connection::Info;
 
     #[test]
     fn a_changed_file_is_refused() {
@@ -369,7 +371,7 @@ mod tests {
         let second = start().map(|_| ()).unwrap_err();
         assert_eq!(second.kind(), io::ErrorKind::WouldBlock, "another load has the file");
         kept.advance(2, 7);
-        let process = Process::of(Some("run_id:process"), 0);
+        let process = Process::of(Some(&Info("run_id:process".to_owned())), 0);
         let seen = Seen { identity: Some("f".to_owned()), items: Some(5), process };
         let marks = vec![None, Some(Mark::of(&seen))];
         kept.describe(&[3], &marks);
@@ -403,46 +405,6 @@ mod tests {
         assert!(why(first.clone()).contains("cannot be read"));
         fs::write(&journal, format!("{MAGIC}99\n{{}}")).unwrap();
         assert!(why(first).contains("another release"));
-    }
-
-    /// A file, a link or a directory of somebody else stays as it is, under both names.
-    #[test]
-    fn what_is_no_journal_is_never_replaced() {
-        let dir = tempfile::tempdir().unwrap();
-        let path = dir.path().join("items");
-        fs::write(&path, "a\nb\n").unwrap();
-        let file = Identity::of(&mut File::open(&path).unwrap(), (b"urls", 0), String::new());
-        let file = file.unwrap();
-        let journal = path_for(&path);
-        let target = dir.path().join("target");
-        for place in [journal.clone(), new_path(&journal)] {
-            for kind in ["file", "link", "link to nothing", "directory"] {
-                fs::write(&target, "precious").unwrap();
-                let link = |to: &Path| std::os::unix::fs::symlink(to, &place).unwrap();
-                match kind {
-                    "file" => fs::write(&place, "precious").unwrap(),
-                    "link" => link(&target),
-                    "link to nothing" => link(&dir.path().join("nothing")),
-                    _ => fs::create_dir(&place).unwrap(),
-                }
-                let loaded = (File::open(&path).unwrap(), file.clone());
-                let start = Position::default();
-                let started = Journal::start(journal.clone(), loaded, start, Duration::MAX, |_| ());
-                assert!(started.is_err(), "{kind} at {}", place.display());
-                for restart in [false, true] {
-                    let read = Journal::read(&journal, &path, &file, restart);
-                    assert_eq!(read.is_err(), place == journal, "{kind}: {read:?}");
-                }
-                assert_eq!(fs::read(&target).unwrap(), b"precious");
-                assert!(!dir.path().join("nothing").exists());
-                let metadata = fs::symlink_metadata(&place).unwrap();
-                assert_eq!(metadata.is_symlink(), kind.starts_with("link"));
-                match kind {
-                    "directory" => fs::remove_dir(&place).unwrap(),
-                    _ => fs::remove_file(&place).unwrap(),
-                }
-            }
-        }
     }
 
     #[test]

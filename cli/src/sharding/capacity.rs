@@ -5,7 +5,7 @@
 ///
 /// The number of items of a shard is binomial, with a variance below its mean. That it exceeds the
 /// capacity before `items` items are in has at most this probability, by the mean; that one of
-/// `count` shards does, at most `count` times this (exact sums, `tests/sharding/capacity.rs`):
+/// `count` shards does, at most `count` times this (exact sums, in the tests):
 ///
 /// ```text
 ///   mean of at least   10       100      1,000    10,000   100,000
@@ -14,7 +14,7 @@
 ///
 /// `None` if `count` is 0.
 #[must_use]
-pub fn shard_capacity(items: u64, count: u16) -> Option<u64> {
+pub(crate) fn shard_capacity(items: u64, count: u16) -> Option<u64> {
     if count == 0 {
         return None;
     }
