@@ -456,7 +456,8 @@ fn counts_may_change_during_a_dump() {
     for item in &before {
         assert_eq!(client.cmd(&["BF.COUNT", "copy", item]), int(3));
     }
-    assert!((1_000..=1_001).contains(&client.run("BF.CARD copy").int()));
+    // Each of the two chunks may have been read while another item was in.
+    assert!((1_000..=1_002).contains(&client.run("BF.CARD copy").int()));
 }
 
 #[test]
