@@ -17,7 +17,7 @@ PREFIX ?= /usr/local
 DESTDIR ?=
 
 # Parts of the bench to run, all but billion if empty: commands, packed, shards, windows, duplicates,
-# persistence, merge, tool, growing, huge-pages, instructions, in-process, billion.
+# persistence, merge, tool, growing, instructions, in-process, billion.
 BENCH ?=
 # Other modules for the bench: name=path.so[,argument...] ...
 export PEERS ?=

@@ -20,7 +20,6 @@
 //! | `merge`        | how long BF.MERGE takes                                               |
 //! | `tool`         | how fast `redis-bloom load` is, and what it costs                     |
 //! | `growing`      | filters that nobody reserved: CPU, bits and errors, by size           |
-//! | `huge-pages`   | CPU, latency, forks and memory of a large filter, without and with    |
 //! | `instructions` | instructions per operation in process, under valgrind                 |
 //! | `in-process`   | nothing itself: tabulates the results of `cargo bench --bench filter` |
 //! | `billion`      | a filter that grows to a billion items; needs 5 GB of memory          |
@@ -36,7 +35,6 @@ mod contender;
 mod counting;
 mod duplicates;
 mod growing;
-mod huge_pages;
 mod in_process;
 mod instructions;
 mod latency;
@@ -61,7 +59,7 @@ type Part = (&'static str, fn() -> Option<Section>);
 /// The part that runs only if it is named.
 const BILLION: &str = "billion";
 
-const PARTS: [Part; 13] = [
+const PARTS: [Part; 12] = [
     ("commands", commands::run),
     ("packed", packed::run),
     ("shards", shards::run),
@@ -71,7 +69,6 @@ const PARTS: [Part; 13] = [
     ("merge", merge::run),
     ("tool", tool::run),
     ("growing", growing::run),
-    ("huge-pages", huge_pages::run),
     ("instructions", instructions::run),
     ("in-process", in_process::run),
     (BILLION, growing::billion),

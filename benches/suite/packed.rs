@@ -13,7 +13,6 @@ use std::{path::Path, process::Command};
 
 use crate::{
     contender::{self, BY_HAND, FLOOR, OURS, Rival},
-    huge_pages,
     measure::Starts,
     payload::{Format, Items, MEMBERS, Op, STRANGERS, packed},
     report::{Bound, Section, target_dir},
@@ -27,19 +26,16 @@ struct Stage {
     filled: u64,
     /// How often the servers are started.
     starts: u64,
-    /// Whether our filters are in huge pages.
-    huge_pages: bool,
     /// The largest ratio to the floor that is aimed at: for 17-byte items, for `WIDTH 8`.
     goals: [Option<f64>; 2],
 }
 
-const STAGES: [Stage; 3] = [
+const STAGES: [Stage; 2] = [
     Stage {
         title: "2 M items, 30 % in",
         capacity: 2_000_000,
         filled: 600_000,
         starts: 5,
-        huge_pages: false,
         goals: [Some(0.33), Some(0.3)],
     },
     Stage {
@@ -47,16 +43,7 @@ const STAGES: [Stage; 3] = [
         capacity: 100_000_000,
         filled: 30_000_000,
         starts: 2,
-        huge_pages: false,
         goals: [None, None],
-    },
-    Stage {
-        title: "100 M items, 30 % in, huge pages",
-        capacity: 100_000_000,
-        filled: 30_000_000,
-        starts: 2,
-        huge_pages: true,
-        goals: [Some(0.5), None],
     },
 ];
 
@@ -95,10 +82,7 @@ pub(crate) fn run() -> Option<Section> {
     ));
     for stage in &STAGES {
         eprintln!("bench: packed, {}", stage.title);
-        let Some((names, samples)) = measure(stage) else {
-            eprintln!("bench: there are no huge pages here: see docs/operations.md");
-            continue;
-        };
+        let (names, samples) = measure(stage);
         section.heading(stage.title);
         tabulate(&mut section, stage, &names, &samples);
     }
@@ -122,9 +106,6 @@ fn ways(stage: &Stage) -> Vec<Way> {
             ways.push(Way { name: contender.name.clone(), rival: start(), format: None });
         }
     }
-    for way in ways.iter_mut().filter(|way| stage.huge_pages && way.rival.name == OURS) {
-        huge_pages::switch(&mut way.rival.server, "yes");
-    }
     for way in ways.iter_mut().filter(|way| way.rival.name != FLOOR) {
         // Filled by our fastest command, if the contender has it.
         match way.format {
@@ -147,17 +128,12 @@ fn send(server: &mut Server, format: Format, op: Op, items: &Items, batch: u64) 
     server.exchange([commands].into_iter(), items.len(), batch)
 }
 
-/// The names of the ways, and for each work the samples of each way; `None` if the stage needs huge
-/// pages, and there are none.
-fn measure(stage: &Stage) -> Option<(Vec<String>, [Vec<Starts>; WORKS.len()])> {
+/// The names of the ways, and for each work the samples of each way.
+fn measure(stage: &Stage) -> (Vec<String>, [Vec<Starts>; WORKS.len()]) {
     let mut samples: [Vec<Starts>; WORKS.len()] = Default::default();
     let mut names = Vec::new();
     for start in 0..stage.starts {
         let mut ways = ways(stage);
-        let ours = || ways.iter().filter(|way| way.rival.name == OURS);
-        if stage.huge_pages && !ours().all(|way| huge_pages::has_them(&way.rival.server)) {
-            return None;
-        }
         names = ways.iter().map(|way| way.name.clone()).collect();
         for samples in &mut samples {
             samples.resize_with(ways.len(), Starts::default);
@@ -207,7 +183,7 @@ fn measure(stage: &Stage) -> Option<(Vec<String>, [Vec<Starts>; WORKS.len()])> {
             }
         }
     }
-    Some((names, samples))
+    (names, samples)
 }
 
 fn tabulate(

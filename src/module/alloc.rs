@@ -20,8 +20,6 @@ use std::{
 
 use redis_module::raw;
 
-use super::huge_pages;
-
 /// The allocator that the comment at the top of this file describes.
 struct Server;
 
@@ -42,12 +40,6 @@ fn served(layout: Layout) -> bool {
     // this module.
     let alloc = unsafe { raw::RedisModule_TryAlloc };
     alloc.is_some() && layout.align() <= ALIGNMENT
-}
-
-/// A zeroed allocation, watched if it is a large array.
-fn watched(pointer: *mut u8, layout: Layout) -> *mut u8 {
-    huge_pages::watch(pointer, layout.size());
-    pointer
 }
 
 // SAFETY: 1. each block is freed by the allocator that returned it, because `served` depends only
@@ -75,7 +67,7 @@ unsafe impl GlobalAlloc for Server {
         // SAFETY: this copies a pointer that is written once.
         if let Some(calloc) = unsafe { raw::RedisModule_TryCalloc } {
             // SAFETY: any size is allowed.
-            return watched(unsafe { calloc(1, layout.size()) }.cast(), layout);
+            return unsafe { calloc(1, layout.size()) }.cast();
         }
         // Redis 7.0 has no TryCalloc. A TryAlloc of the same size checks first whether there is
         // memory; neither call touches the pages.
@@ -91,7 +83,7 @@ unsafe impl GlobalAlloc for Server {
         // SAFETY: this copies a pointer that is written once.
         match unsafe { raw::RedisModule_Calloc } {
             // SAFETY: any size is allowed.
-            Some(calloc) => watched(unsafe { calloc(1, layout.size()) }.cast(), layout),
+            Some(calloc) => unsafe { calloc(1, layout.size()) }.cast(),
             None => null_mut(),
         }
     }
@@ -101,7 +93,6 @@ unsafe impl GlobalAlloc for Server {
             // SAFETY: the caller gives the guarantees of this function.
             return unsafe { System.dealloc(pointer, layout) };
         }
-        huge_pages::forget(pointer, layout.size());
         // SAFETY: this copies a pointer that is written once.
         if let Some(free) = unsafe { raw::RedisModule_Free } {
             // SAFETY: `pointer` comes from the server's allocator.
@@ -114,7 +105,6 @@ unsafe impl GlobalAlloc for Server {
             // SAFETY: the caller gives the guarantees of this function.
             return unsafe { System.realloc(pointer, layout, size) };
         }
-        huge_pages::forget(pointer, layout.size());
         // SAFETY: this copies a pointer that is written once.
         let fallible = unsafe { raw::RedisModule_TryRealloc };
         // SAFETY: this copies a pointer that is written once.

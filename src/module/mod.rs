@@ -14,7 +14,7 @@
 //!                  └─▶ value::data_type ─▶ value::{rdb, aof} ─▶ codec
 //!                                      └─▶ value::defrag
 //!   api          the server's functions, wrapped
-//!   alloc        the server's allocator ─▶ huge_pages: large arrays in pages of 2 MiB
+//!   alloc        the server's allocator
 //!   name_taken   why the name of the module is refused
 //! ```
 //!
@@ -36,7 +36,6 @@ mod commands;
 mod config;
 mod create;
 mod effects;
-mod huge_pages;
 mod limit;
 mod lookahead;
 mod name_taken;
@@ -155,7 +154,6 @@ fn load(ctx: Context, arguments: &[Str]) -> Result<(), String> {
         config::shown(),
         limit::shown()
     ));
-    huge_pages::watch_events(ctx);
     Ok(())
 }
 

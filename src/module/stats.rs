@@ -11,7 +11,6 @@ use std::{
 
 use super::{
     api::{call, raw},
-    huge_pages,
     panic_guard::guarded,
 };
 use crate::{
@@ -195,7 +194,7 @@ const SECTIONS: [(*const c_char, &[Field]); 3] = [
     (c"bloom_defrag_metrics".as_ptr(), &DEFRAG),
 ];
 
-const OWN: [Field; 23] = [
+const OWN: [Field; 22] = [
     (c"filters", || difference(&FILTERS[0], &FILTERS[1])),
     (c"bytes", || difference(&MADE[BYTES], &FREED[BYTES])),
     (c"items", || difference(&MADE[ITEMS], &FREED[ITEMS])),
@@ -215,7 +214,6 @@ const OWN: [Field; 23] = [
     (c"undeleted", || UNDELETED.get()),
     (c"misrouted", || MISROUTED.get()),
     (c"unapplied", || UNAPPLIED.get()),
-    (c"huge_page_bytes", huge_pages::bytes),
     (c"windows", || difference(&MADE[WINDOWS], &FREED[WINDOWS])),
     (c"shifts", || SHIFTS.get()),
     (c"forgotten", || FORGOTTEN.get()),

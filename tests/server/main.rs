@@ -44,7 +44,6 @@ mod full;
 mod full_sync;
 mod guava;
 mod huge;
-mod huge_pages;
 mod identity;
 mod insert;
 mod insert_options;

@@ -7,7 +7,6 @@
 //! | expansion-factor  | its expansion, and BF.RESERVE's; 0: non-scaling | 2       | [0, 32768] |
 //! | max-filter-bytes  | most bytes of bits of a filter; 0: see limit.rs | 0       | [0, 2^63)  |
 //! | missing-key-error | whether BF.EXISTS of a missing key is an error  | no      | yes, no    |
-//! | huge-pages        | whether large arrays get pages of 2 MiB         | no      | yes, no    |
 //!
 //! Where the server allows names without a prefix (Redis 8) they read `bf-error-rate`, as in
 //! RedisBloom 8; elsewhere the server makes them `bf.error-rate`. A configuration file written for
@@ -47,7 +46,6 @@ static INITIAL_SIZE: Setting = Setting::new(Kind::Integer(1, MAX_CAPACITY), 100)
 static EXPANSION_FACTOR: Setting = Setting::new(Kind::Integer(0, MAX_EXPANSION as u64), 2);
 static MAX_FILTER_BYTES: Setting = Setting::new(Kind::Bytes, 0);
 static MISSING_KEY_ERROR: Setting = Setting::new(Kind::Switch, 0);
-static HUGE_PAGES: Setting = Setting::new(Kind::Switch, 0);
 
 /// The rate of a filter made by adding to it.
 pub(crate) fn error_rate() -> f64 {
@@ -72,11 +70,6 @@ pub(crate) fn max_filter_bytes() -> u64 {
 /// Whether a query of a missing key is an error.
 pub(crate) fn missing_key_error() -> bool {
     MISSING_KEY_ERROR.bits() != 0
-}
-
-/// Whether large arrays are moved into huge pages.
-pub(crate) fn huge_pages() -> bool {
-    HUGE_PAGES.bits() != 0
 }
 
 /// The name of the setting of [`max_filter_bytes`], as the operator writes it.
@@ -108,13 +101,12 @@ const CUCKOO: Kind = Kind::Integer(0, i64::MAX as u64);
 /// Every name, in the order in which the server sets them when it starts. Our names come first: the
 /// server sets each to its default if the configuration file has no such line, and must not
 /// overwrite what the file says under an alias.
-static NAMES: [Name; 18] = [
+static NAMES: [Name; 17] = [
     name(c"error-rate", Role::Own, &ERROR_RATE),
     name(c"initial-size", Role::Own, &INITIAL_SIZE),
     name(c"expansion-factor", Role::Own, &EXPANSION_FACTOR),
     name(c"max-filter-bytes", Role::Own, &MAX_FILTER_BYTES),
     name(c"missing-key-error", Role::Own, &MISSING_KEY_ERROR),
-    name(c"huge-pages", Role::Own, &HUGE_PAGES),
     name(c"bloom-fp-rate", Role::Alias, &ERROR_RATE),
     name(c"bloom-capacity", Role::Alias, &INITIAL_SIZE),
     name(c"bloom-expansion", Role::Alias, &EXPANSION_FACTOR),
