@@ -43,65 +43,80 @@ impl Counter {
     }
 }
 
-/// Items that commands tried to add.
-pub(crate) static ADDS: Counter = Counter::new();
-/// Items that commands tried to delete.
-pub(crate) static DELETES: Counter = Counter::new();
-/// Items that commands tried to delete, that tested present and were not deleted.
-pub(crate) static UNDELETED: Counter = Counter::new();
-/// Items that commands queried.
-pub(crate) static CHECKS: Counter = Counter::new();
-/// Items that commands queried and that tested present.
-pub(crate) static POSITIVES: Counter = Counter::new();
-/// Filters that were read from RDB or RESTORE, completed by BF.LOADCHUNK, or made by BF.LOAD or
-/// BF.IMPORT.
-pub(crate) static LOADS: Counter = Counter::new();
-/// Queries and deletions of a missing key.
-pub(crate) static MISSING: Counter = Counter::new();
-/// Refusals to create a filter, to add a layer, or to add to a full non-scaling filter.
-pub(crate) static REFUSED: Counter = Counter::new();
-/// Refusals to add a layer.
-pub(crate) static REFUSED_GROWTH: Counter = Counter::new();
-/// Refusals to add to a full non-scaling filter.
-pub(crate) static REFUSED_FULL: Counter = Counter::new();
-/// Commands of clients that stopped at an item of another shard, or named another shard than the
-/// filter is.
-pub(crate) static MISROUTED: Counter = Counter::new();
-/// Commands from a primary, an AOF or a slot migration that could not be applied.
-pub(crate) static UNAPPLIED: Counter = Counter::new();
-/// Layers that were added to full filters.
-static SCALED: Counter = Counter::new();
-/// Generations that were begun in filters with a window: opened, or empty and started anew.
-pub(crate) static SHIFTS: Counter = Counter::new();
-/// Generations that were given back.
-pub(crate) static FORGOTTEN: Counter = Counter::new();
-/// Non-scaling filters that became full.
-pub(crate) static FILLED: Counter = Counter::new();
+/// Declares the counters, each with its field of INFO. The names are stable: exporters read them.
+macro_rules! counters {
+    ($($(#[$what:meta])* $counter:ident: $field:literal;)+) => {
+        $($(#[$what])* pub(crate) static $counter: Counter = Counter::new();)+
+        const COUNTERS: &[(&CStr, &Counter)] = &[$(($field, &$counter)),+];
+    };
+}
+
+counters! {
+    /// Items that commands tried to add.
+    ADDS: c"adds";
+    /// Items that commands queried.
+    CHECKS: c"checks";
+    /// Items that commands queried and that tested present.
+    POSITIVES: c"positives";
+    /// Queries and deletions of a missing key.
+    MISSING: c"missing";
+    /// Filters that were read from RDB or RESTORE, completed by BF.LOADCHUNK, or made by BF.LOAD or
+    /// BF.IMPORT.
+    LOADS: c"loads";
+    /// Refusals to create a filter, to add a layer, or to add to a full non-scaling filter.
+    REFUSED: c"refused";
+    /// Refusals to add a layer.
+    REFUSED_GROWTH: c"refused_growth";
+    /// Refusals to add to a full non-scaling filter.
+    REFUSED_FULL: c"refused_full";
+    /// Layers that were added to full filters.
+    SCALED: c"scaled";
+    /// Non-scaling filters that became full.
+    FILLED: c"filled";
+    /// Items that commands tried to delete.
+    DELETES: c"deletes";
+    /// Items that commands tried to delete, that tested present and were not deleted.
+    UNDELETED: c"undeleted";
+    /// Commands of clients that stopped at an item of another shard, or named another shard than
+    /// the filter is.
+    MISROUTED: c"misrouted";
+    /// Commands from a primary, an AOF or a slot migration that could not be applied.
+    UNAPPLIED: c"unapplied";
+    /// Generations that were begun in filters with a window: opened, or empty and started anew.
+    SHIFTS: c"shifts";
+    /// Generations that were given back.
+    FORGOTTEN: c"forgotten";
+}
 
 /// Allocations that active defragmentation moved.
 pub(crate) static DEFRAG_HITS: Counter = Counter::new();
 /// Allocations that active defragmentation was offered and left in place.
 pub(crate) static DEFRAG_MISSES: Counter = Counter::new();
 
-/// Filters that were passed to the server, and those of them that were freed.
-static FILTERS: [Counter; 2] = [Counter::new(), Counter::new()];
-
-/// Numbers of filters that are summed, modulo 2^64. Only forged counts exceed 2^64; the sums are
-/// correct again once the forged filters are freed.
+/// Numbers of filters that are summed, modulo 2^64: the field of INFO, and that of valkey-bloom,
+/// which exporters of metrics know. Only forged counts exceed 2^64; the sums are correct again once
+/// the forged filters are freed.
+const TOTALS: [(&CStr, Option<&CStr>); 6] = [
+    (c"bytes", Some(c"bloom_total_memory_bytes")),
+    (c"filters", Some(c"bloom_num_objects")),
+    (c"layers", Some(c"bloom_num_filters_across_objects")),
+    (c"items", Some(c"bloom_num_items_across_objects")),
+    (c"capacity", Some(c"bloom_capacity_across_objects")),
+    (c"windows", None),
+];
 const BYTES: usize = 0;
-const ITEMS: usize = 1;
-const CAPACITY: usize = 2;
-const LAYERS: usize = 3;
-const WINDOWS: usize = 4;
+const LAYERS: usize = 2;
+const ITEMS: usize = 3;
+const CAPACITY: usize = 4;
 
 /// Sums over all filters ever made, with their current numbers, or those when they were freed.
-static MADE: [Counter; 5] = [const { Counter::new() }; 5];
+static MADE: [Counter; 6] = [const { Counter::new() }; 6];
 /// Sums over all freed filters.
-static FREED: [Counter; 5] = [const { Counter::new() }; 5];
+static FREED: [Counter; 6] = [const { Counter::new() }; 6];
 
 /// What a filter adds to the sums.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Share([u64; 5]);
+pub(crate) struct Share([u64; 6]);
 
 /// A time at which every generation that a window has is alive.
 pub(crate) const BEFORE_ALL: i64 = i64::MIN;
@@ -112,14 +127,14 @@ impl Share {
         let sum =
             |number: fn(&Layer) -> u64| filter.layers().map(number).fold(0, u64::wrapping_add);
         let layers = filter.layers().len() as u64;
-        Self([filter.bytes(), sum(Layer::counted), sum(Layer::capacity), layers, 0])
+        Self([filter.bytes(), 1, layers, sum(Layer::counted), sum(Layer::capacity), 0])
     }
 
     /// That of a filter of pages: the layers are those of [`Paged::stack`].
     pub(crate) fn of_pages(paged: &Paged) -> Self {
         let items = paged.items(BEFORE_ALL);
         let (layers, capacity) = paged.stack(items);
-        Self([paged.bytes(), items, capacity, layers, paged.window().is_some().into()])
+        Self([paged.bytes(), 1, layers, items, capacity, paged.window().is_some().into()])
     }
 
     /// That of a filter that BF.LOADCHUNK is filling, as far as chunks change it.
@@ -128,7 +143,7 @@ impl Share {
             Load::Layers(load) => load.filter().newest().counted(),
             Load::Pages(_) => 0,
         };
-        Self([load.bytes(), items, 0, 0, 0])
+        Self([load.bytes(), 1, 0, items, 0, 0])
     }
 
     /// Counts the change of a filter that became larger. Returns the layers that it has more, which
@@ -150,13 +165,11 @@ impl Share {
 
 /// Counts a filter that was passed to the server.
 pub(crate) fn made(share: Share) {
-    FILTERS[0].add(1);
     Share::default().changed(share);
 }
 
 /// Counts a filter that is about to be freed. Any thread may call this.
 pub(crate) fn freed(share: Share) {
-    FILTERS[1].add_shared(1);
     for (freed, number) in FREED.iter().zip(share.0) {
         freed.add_shared(number);
     }
@@ -180,74 +193,33 @@ pub(crate) fn scaled(filter: &Filter, layers: usize) {
     }
 }
 
-/// A name and a function that returns the value.
-type Field = (&'static CStr, fn() -> u64);
-
-/// Every section: its name and its fields, in order. A null name stands for the module's. The names
-/// are stable: exporters read them.
-///
-/// The other two sections repeat numbers under the names of valkey-bloom, which exporters of
-/// metrics know.
-const SECTIONS: [(*const c_char, &[Field]); 3] = [
-    (std::ptr::null(), &OWN),
-    (c"bloom_core_metrics".as_ptr(), &VALKEYS),
-    (c"bloom_defrag_metrics".as_ptr(), &DEFRAG),
-];
-
-const OWN: [Field; 22] = [
-    (c"filters", || difference(&FILTERS[0], &FILTERS[1])),
-    (c"bytes", || difference(&MADE[BYTES], &FREED[BYTES])),
-    (c"items", || difference(&MADE[ITEMS], &FREED[ITEMS])),
-    (c"capacity", || difference(&MADE[CAPACITY], &FREED[CAPACITY])),
-    (c"layers", || difference(&MADE[LAYERS], &FREED[LAYERS])),
-    (c"adds", || ADDS.get()),
-    (c"checks", || CHECKS.get()),
-    (c"positives", || POSITIVES.get()),
-    (c"missing", || MISSING.get()),
-    (c"loads", || LOADS.get()),
-    (c"refused", || REFUSED.get()),
-    (c"refused_growth", || REFUSED_GROWTH.get()),
-    (c"refused_full", || REFUSED_FULL.get()),
-    (c"scaled", || SCALED.get()),
-    (c"filled", || FILLED.get()),
-    (c"deletes", || DELETES.get()),
-    (c"undeleted", || UNDELETED.get()),
-    (c"misrouted", || MISROUTED.get()),
-    (c"unapplied", || UNAPPLIED.get()),
-    (c"windows", || difference(&MADE[WINDOWS], &FREED[WINDOWS])),
-    (c"shifts", || SHIFTS.get()),
-    (c"forgotten", || FORGOTTEN.get()),
-];
-
-const VALKEYS: [Field; 5] = [
-    (c"bloom_total_memory_bytes", || difference(&MADE[BYTES], &FREED[BYTES])),
-    (c"bloom_num_objects", || difference(&FILTERS[0], &FILTERS[1])),
-    (c"bloom_num_filters_across_objects", || difference(&MADE[LAYERS], &FREED[LAYERS])),
-    (c"bloom_num_items_across_objects", || difference(&MADE[ITEMS], &FREED[ITEMS])),
-    (c"bloom_capacity_across_objects", || difference(&MADE[CAPACITY], &FREED[CAPACITY])),
-];
-
-const DEFRAG: [Field; 2] = [
-    (c"bloom_defrag_hits", || DEFRAG_HITS.get()),
-    (c"bloom_defrag_misses", || DEFRAG_MISSES.get()),
-];
-
-fn difference(made: &Counter, freed: &Counter) -> u64 {
-    // Only the main thread makes filters, and it runs this, so none is made between the two reads.
-    made.get().wrapping_sub(freed.get())
-}
-
-/// Fills the module's sections of INFO.
+/// Fills the module's sections of INFO: its own, and two of valkey-bloom's.
 pub(super) unsafe extern "C" fn info(ctx: *mut raw::RedisModuleInfoCtx, _: c_int) {
+    // The server refuses a section that the client did not ask for. A null name stands for ours.
+    let section = |name: *const c_char| {
+        call!(RedisModule_InfoAddSection(ctx, name)) == raw::REDISMODULE_OK as c_int
+    };
+    let field = |name: &CStr, value: u64| {
+        call!(RedisModule_InfoAddFieldULongLong(ctx, name.as_ptr(), value));
+    };
     guarded("info", (), || {
-        for (name, fields) in SECTIONS {
-            let section: c_int = call!(RedisModule_InfoAddSection(ctx, name));
-            // The server refuses a section that the client did not ask for.
-            if section == raw::REDISMODULE_OK as c_int {
-                for (name, value) in fields {
-                    call!(RedisModule_InfoAddFieldULongLong(ctx, name.as_ptr(), value()));
-                }
+        // Only the main thread makes filters, and it runs this: none is made between two reads.
+        let totals = TOTALS
+            .iter()
+            .zip(MADE.iter().zip(&FREED))
+            .map(|(names, (made, freed))| (names, made.get().wrapping_sub(freed.get())));
+        if section(std::ptr::null()) {
+            totals.clone().for_each(|((name, _), total)| field(name, total));
+            COUNTERS.iter().for_each(|(name, counter)| field(name, counter.get()));
+        }
+        if section(c"bloom_core_metrics".as_ptr()) {
+            for ((_, name), total) in totals {
+                name.iter().for_each(|name| field(name, total));
             }
+        }
+        if section(c"bloom_defrag_metrics".as_ptr()) {
+            field(c"bloom_defrag_hits", DEFRAG_HITS.get());
+            field(c"bloom_defrag_misses", DEFRAG_MISSES.get());
         }
     });
 }
