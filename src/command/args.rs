@@ -53,8 +53,7 @@ pub fn reserve<'a>(mut words: impl Iterator<Item = &'a [u8]> + Clone) -> Result<
     draft.options.capacity = Some(capacity);
     let expansion = |factor: u64| Expansion::new(factor).ok();
     // NRedisStack may send the bare number together with NONSCALING; NONSCALING wins.
-    let bare = words.clone().next().and_then(number::integer);
-    let bare = bare.and_then(|number| expansion(u64::try_from(number).ok()?));
+    let bare = words.clone().next().and_then(number::integer).and_then(expansion);
     if bare.is_some() {
         words.next();
     }
@@ -107,8 +106,7 @@ fn packed_format<'a>(
     } else if is(word, "LENGTHS") {
         Some(Format::Lengths)
     } else if is(word, "WIDTH") {
-        let width = number::unsigned(words.next().ok_or(Refusal::ARITY)?);
-        let width = width.and_then(|width| usize::try_from(width).ok());
+        let width = number::integer(words.next().ok_or(Refusal::ARITY)?);
         let width = width.filter(|&width| width <= MAX_WIDTH).and_then(NonZeroUsize::new);
         Some(Format::Width(width.ok_or(Refusal::BAD_WIDTH)?))
     } else {
@@ -210,14 +208,14 @@ pub fn import<'a>(
 
 /// Parses the arguments of BF.SHIFT after the key.
 pub fn shift(word: &[u8], number: &[u8]) -> Result<Shift, Refusal> {
-    let time = || number::integer(number).ok_or(Refusal::BAD_SHIFT);
-    let pages = || number::unsigned(number).ok_or(Refusal::BAD_SHIFT);
-    match word {
-        word if is(word, OPEN) => Ok(Shift::Open { start: time()? }),
-        word if is(word, FORGET) => Ok(Shift::Forget { start: time()? }),
-        word if is(word, SWEEP) => Ok(Shift::Sweep { pages: pages()? }),
-        _ => Err(Refusal::BAD_SHIFT),
-    }
+    let time = || number::integer(number);
+    let shift = match word {
+        word if is(word, OPEN) => time().map(|start| Shift::Open { start }),
+        word if is(word, FORGET) => time().map(|start| Shift::Forget { start }),
+        word if is(word, SWEEP) => number::integer(number).map(|pages| Shift::Sweep { pages }),
+        _ => None,
+    };
+    shift.ok_or(Refusal::BAD_SHIFT)
 }
 
 /// The arguments of BF.SHIFT for a shift.

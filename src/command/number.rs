@@ -8,22 +8,8 @@
 
 use std::str::FromStr;
 
-/// Reads a signed 64-bit integer.
-pub fn integer(text: &[u8]) -> Option<i64> {
-    exact(text)
-}
-
-/// Reads an unsigned 64-bit integer.
-pub fn unsigned(text: &[u8]) -> Option<u64> {
-    exact(text)
-}
-
-/// Reads an integer that may be too large for 64 bits; the caller checks its range.
-pub fn wide(text: &[u8]) -> Option<i128> {
-    exact(text)
-}
-
-fn exact<T: FromStr + ToString>(text: &[u8]) -> Option<T> {
+/// Reads an integer that fits into its type.
+pub fn integer<T: FromStr + ToString>(text: &[u8]) -> Option<T> {
     let text = str::from_utf8(text).ok()?;
     let number: T = text.parse().ok()?;
     (number.to_string() == text).then_some(number)

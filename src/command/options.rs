@@ -155,7 +155,7 @@ pub const OPTIONS: [FilterOption; 13] = [
             let word = words.next().ok_or(none)?;
             match <[u8; 32]>::try_from(word) {
                 Ok(seed) if !reserve => put(&mut draft.valkeys_seed, Ok(seed)),
-                _ => put(&mut draft.options.seed, number::unsigned(word).ok_or(bad)),
+                _ => put(&mut draft.options.seed, number::integer(word).ok_or(bad)),
             }
         },
         write: |new| match new.valkey {
@@ -180,7 +180,7 @@ pub const OPTIONS: [FilterOption; 13] = [
         ),
         place: Place::Own,
         read: |draft, words, _| {
-            let mut number = || u16::try_from(number::unsigned(words.next()?)?).ok();
+            let mut number = || number::integer(words.next()?);
             let shard = number().zip(number()).and_then(|(index, count)| Shard::new(index, count));
             put(&mut draft.options.shard, shard.ok_or(Refusal::BAD_SHARD))
         },
@@ -203,8 +203,7 @@ pub const OPTIONS: [FilterOption; 13] = [
         ),
         place: Place::Own,
         read: |draft, words, _| {
-            let number = words.next().and_then(number::unsigned);
-            let number = number.and_then(|number| u8::try_from(number).ok());
+            let number = words.next().and_then(number::integer);
             let number = number.filter(|number| (1..=MAX_GENERATIONS).contains(number));
             put(&mut draft.generations, number.ok_or(Refusal::WINDOW_GENERATIONS))
         },
@@ -340,7 +339,7 @@ fn span(words: &mut dyn Iterator<Item = &[u8]>) -> Option<Span> {
         word if is(word, "PX") => 1,
         _ => return None,
     };
-    number::unsigned(words.next()?)?.checked_mul(unit).map(Span::Time)
+    number::integer::<u64>(words.next()?)?.checked_mul(unit).map(Span::Time)
 }
 
 /// A factor of EXPANSION. valkey-bloom has no upper limit, and its seed may follow in a BF.INSERT.

@@ -1,9 +1,9 @@
 //! The options of BF.RESERVE and BF.INSERT in commands from a primary, an AOF or a slot migration.
 //!
 //! The item of such a command is already in a filter elsewhere, so the command must not fail here
-//! because of its syntax. RedisBloom and valkey-bloom replicate BF.RESERVE and BF.INSERT as their
-//! clients wrote them, and both accept more than `args.rs`. What `args.rs` refuses is read here by
-//! the rules of its product:
+//! because of its syntax. RedisBloom and valkey-bloom replicate both commands as their clients
+//! wrote them, and accept more than `args.rs`. What `args.rs` refuses is read here by the rules of
+//! its product:
 //!
 //! ```text
 //!   RESERVE  RedisBloom takes NONSCALING and the first EXPANSION at any position, the key
@@ -16,10 +16,9 @@
 //!            valkey-bloom: a plus sign or leading zeros are allowed
 //! ```
 //!
-//! Both products check ranges. A number outside a range of this module becomes the nearest number
-//! inside: the filter may grow in other steps than the original, but it has the same items.
-//! valkey-bloom replicates the creation of a filter in the form that `args.rs` reads, so this file
-//! skips the options TIGHTENING, SEED and VALIDATESCALETO.
+//! A number outside a range of this module becomes the nearest number inside: the filter may grow
+//! in other steps than the original, but it has the same items. valkey-bloom replicates the
+//! creation of a filter in the form that `args.rs` reads, so this file skips its three options.
 
 use super::{
     args, number,
@@ -34,9 +33,6 @@ use crate::filter::{Expansion, MAX_CAPACITY, MAX_EXPANSION};
 /// that of the primary: under another seed, or without its counters. So a command with one of them
 /// is read as RedisBloom reads it only if it is certainly not of this module, whose commands have a
 /// seed. A release that knows more options than this one writes the seed, too.
-///
-/// # Errors
-/// Those of [`args::reserve`].
 pub fn reserve<'a>(
     key: &'a [u8],
     words: impl Iterator<Item = &'a [u8]> + Clone,

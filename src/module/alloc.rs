@@ -1,17 +1,12 @@
 //! The allocator: the server's, so that `used_memory`, `maxmemory` and MEMORY USAGE see every byte
 //! of a filter.
 //!
-//! It replaces the allocator of the `redis-module` crate, which has no zeroed allocation (it would
-//! memset a new 1 GiB filter), aborts when memory is exhausted, and promises alignments that the
-//! server does not give. This allocator
-//! * zeroes lazily: `RedisModule_TryCalloc` returns untouched pages;
-//! * can fail: if the server has the Try functions, it returns null, which `filter::layer::bits`
-//!   turns into an error reply;
-//! * uses the system's allocator for alignments above 8: a server that stores the sizes itself
-//!   returns malloc's address plus 8;
-//! * is the system's allocator where there is no server: unit tests, benches and fuzzers link this
-//!   crate too. The first line of the load entry fills the table, before the first allocation, so
-//!   each block is freed by the allocator that returned it.
+//! Unlike the allocator of the `redis-module` crate it zeroes lazily (`RedisModule_TryCalloc`
+//! returns untouched pages) and can fail: it returns null, which `filter::layer::bits` turns into
+//! an error reply. It uses the system's allocator
+//! * for alignments above 8: a server that stores the sizes itself returns malloc's address plus 8;
+//! * where there is no server: unit tests, benches and fuzzers link this crate too. The load entry
+//!   fills the table before the first allocation, so the allocator that returned a block frees it.
 
 use std::{
     alloc::{GlobalAlloc, Layout, System},

@@ -18,9 +18,6 @@ use crate::{
 ///
 /// If no seed is given, it is random bytes of the operating system. Whoever does not know the seed
 /// cannot prepare items that collide.
-///
-/// # Errors
-/// `NoMemory` when the memory is not there or not allowed.
 pub(crate) fn filter(
     ctx: Context,
     key: &[u8],

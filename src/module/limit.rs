@@ -1,38 +1,24 @@
 //! How many bytes one filter may take.
 //!
-//! **What one server accepted, every server loads.** These have no ceiling; what the allocator
-//! refuses is an error:
-//!
-//! * a file of the server's own (RDB, AOF) and the stream of a primary (full sync, commands), and
-//!   everything on a replica, whose commands repeat what its primary did. An item goes into a full
-//!   filter that does not grow, too (`commands/add.rs`);
-//! * a slot on its way here. The server does not say which RESTORE belongs to one, so no RESTORE in
-//!   a cluster has a ceiling;
-//! * RESTORE on a server without `maxmemory`. With `maxmemory`, outside of a cluster, RESTORE has
-//!   the ceiling below, but not that of the room that is left: a larger filter could never stay.
-//!   The server bounds its own types less.
-//!
-//! No ceiling is needed against forged sizes: the memory of what is read is allocated as its bytes
-//! arrive, from a file (`codec/native/rdb.rs`) and by BF.LOADCHUNK (`codec/native/dump.rs`).
+//! **What one server accepted, every server loads.** Files of the server's own (RDB, AOF), the
+//! stream of a primary, a replica, and a slot on its way here have no ceiling; what the allocator
+//! refuses is an error. The server does not say which RESTORE belongs to a slot, so no RESTORE in a
+//! cluster has a ceiling. Elsewhere RESTORE has that of `maxmemory`: a larger filter could never
+//! stay. Forged sizes do no harm: memory is allocated as bytes arrive (`codec/native`).
 //!
 //! **What a client makes** (a filter, a layer, a load by BF.LOADCHUNK, BF.LOAD or BF.IMPORT) has a
-//! ceiling; BF.LOADCHUNK holds the whole filter against it at its header, and again when a chunk
-//! needs more room:
+//! ceiling:
 //!
-//! * `max-filter-bytes`, where the operator has set it, also above the machine's memory; else
-//!   `maxmemory`, where that is set; else the machine's memory, or what the control group of the
-//!   server's container may use, where that is less;
+//! * `max-filter-bytes`, if the operator has set it, also above the machine's memory; otherwise
+//!   `maxmemory`, if that is set; otherwise the memory of the machine or the container;
 //! * under `maxmemory` also what is left of it, if the server can evict nothing: it judges a
 //!   command's memory before the command runs, so a large filter would overshoot by its whole size,
 //!   and then every write fails. That is so under `noeviction`, and under `volatile-*` while no key
-//!   expires. If keys can be evicted, the server makes room at the next command; under `allkeys-*`
-//!   it may be the new filter that goes.
+//!   expires.
 //!
-//! The server's settings are read once at load and again when it says that its configuration
-//! changed. Whether a key expires is asked last: for a filter that the settings allow and that does
-//! not fit into what is left, and only under `volatile-*`. The question is an INFO, which takes
-//! some microseconds, and INFO commandstats and MONITOR show it. `RedisModule_GetServerInfo` would
-//! not show, but cannot list its fields.
+//! The server's settings are read at load and when it says that its configuration changed. Whether
+//! a key expires is asked last, and only under `volatile-*`: that is an INFO, which takes some
+//! microseconds, and which MONITOR shows. `RedisModule_GetServerInfo` cannot list its fields.
 
 use std::{
     ffi::c_int,
@@ -75,10 +61,7 @@ pub(crate) fn ceiling(ctx: Context, demand: Demand) -> u64 {
 }
 
 /// Makes a new filter, or reads one, under its ceiling. How much it wants is known only once it was
-/// tried: so it is tried first with what fits even if no key can be evicted.
-///
-/// # Errors
-/// What `make` returns, which gets the ceiling.
+/// tried: so `make` is tried first with what fits even if no key can be evicted.
 pub(crate) fn within<T, E: Copy + Into<codec::Error>>(
     ctx: Context,
     make: impl Fn(u64) -> Result<T, E>,
@@ -227,11 +210,10 @@ fn container() -> u64 {
 /// The most bytes of bits of a filter that is read from an RDB file, a full sync or RESTORE.
 pub(crate) fn load_ceiling() -> u64 {
     let maxmemory = MAXMEMORY.load(Relaxed);
-    // SAFETY: the flags take a null context. The one of these callbacks has no client, and is not
-    // to be asked about it.
-    let anybody = unsafe { Context::new(std::ptr::null_mut()) };
-    let cluster = anybody.flags() & raw::REDISMODULE_CTX_FLAGS_CLUSTER as c_int != 0;
-    if maxmemory == 0 || cluster || must_obey(anybody) {
+    // The context of these callbacks has no client, and is not to be asked about it.
+    let none = Context::none();
+    let cluster = none.flags() & raw::REDISMODULE_CTX_FLAGS_CLUSTER as c_int != 0;
+    if maxmemory == 0 || cluster || must_obey(none) {
         ADDRESSABLE
     } else {
         maxmemory.max(config::max_filter_bytes())

@@ -1,9 +1,8 @@
 //! The cache lines of a single item, prefetched before its key is looked up.
 //!
-//! A single command waits for the block of its item. Before it knows the filter, the server looks
-//! up the key, which takes some 300 instructions; the wait can pass meanwhile. So the last filter
-//! that is too large for the processor's caches is remembered by the name of its key. If the next
-//! single command has that name, its item is hashed and its block prefetched first:
+//! A single command waits for the block of its item. The server looks up the key first, which takes
+//! some 300 instructions; the wait can pass meanwhile. So the last filter that is too large for the
+//! processor's caches is remembered by the name of its key:
 //!
 //! ```text
 //!   name ──remembered?──▶ hash, prefetch ─┐
@@ -12,8 +11,7 @@
 //!
 //! By then the name may lead to another filter, or to none. An address to prefetch is never read,
 //! and the hash is used only if the filter's seed and block address are the remembered ones. So
-//! only time depends on what is remembered, and length and end of the name are enough to know it
-//! again.
+//! only time depends on what is remembered, and length and end of the name suffice.
 
 use std::cell::Cell;
 

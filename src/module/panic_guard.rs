@@ -27,8 +27,7 @@ pub(super) fn guarded<T>(entry: &str, fallback: T, body: impl FnOnce() -> T) -> 
 
 #[cold]
 fn report(entry: &str) {
-    // SAFETY: the functions called below accept a null context.
-    let server = unsafe { Context::new(std::ptr::null_mut()) };
+    let server = Context::none();
     server.warn(&format!(
         "bf: a panic in {entry} was stopped; please report it with the lines above"
     ));

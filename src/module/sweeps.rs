@@ -1,6 +1,6 @@
 //! Removes what windows forgot, between commands.
 //!
-//! A generation that starts, or BF.FORGET, forgets items at once. Their slots stay in the pages
+//! A generation that starts, or BF.FORGET, forgets items. Their slots stay in the pages
 //! (`filter/paged/window.rs`), and leave in passes over all pages. Each addition sweeps some; the
 //! rest is done here, so that a window that gets no more additions frees its memory too:
 //!
@@ -10,15 +10,11 @@
 //!                                 └─────────── more to do ◀───────────┘
 //! ```
 //!
-//! The timer serves one key after the other for about a millisecond. So keys with little to do are
-//! many in a turn, and do not keep a large window waiting.
-//!
-//! Only a primary sweeps. Its replicas, and the AOF, get each slice as BF.SHIFT. But the pages of a
-//! window that was emptied are freed here by each server for itself: no state depends on it. A key
-//! that is gone when its turn comes, or that holds something else, leaves the queue. So does a
-//! window that has another name since (RENAME, MOVE, SWAPDB): the server does not tell the module.
-//! The next additions or BF.FORGET put it into the queue again, as they do after a restart or a
-//! promotion.
+//! The timer serves one key after the other for about a millisecond, so that keys with little to do
+//! do not keep a large window waiting. Only a primary sweeps; its replicas, and the AOF, get each
+//! slice as BF.SHIFT. The pages of a window that was emptied are freed by each server for itself:
+//! no state depends on it. A key that is gone, renamed or moved leaves the queue; the next addition
+//! or BF.FORGET puts it there again, as after a restart or a promotion.
 
 use std::{
     collections::BTreeSet,

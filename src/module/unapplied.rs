@@ -62,10 +62,9 @@ pub(crate) fn leave_placeholder(ctx: Context, name: Str) {
 /// includes changes by its clients.
 #[cold]
 pub(crate) fn report_without_client(what: &str, key: Str, why: impl Display) -> bool {
-    let obeyed = limit::must_obey(server());
+    let obeyed = limit::must_obey(Context::none());
     if obeyed {
-        // The log does not name the module in a line without a context.
-        report(server(), format!("bf: {what}").as_bytes(), key.bytes(), why);
+        report(Context::none(), format!("bf: {what}").as_bytes(), key.bytes(), why);
     }
     obeyed
 }
@@ -75,7 +74,7 @@ pub(crate) fn report_without_client(what: &str, key: Str, why: impl Display) -> 
 pub(crate) fn is_from_the_primary() -> bool {
     const REPLICA: c_int = raw::REDISMODULE_CTX_FLAGS_SLAVE as c_int;
     const LOADING: c_int = raw::REDISMODULE_CTX_FLAGS_LOADING as c_int;
-    FULL_SYNC.load(Relaxed) || server().flags() & (REPLICA | LOADING) == REPLICA
+    FULL_SYNC.load(Relaxed) || Context::none().flags() & (REPLICA | LOADING) == REPLICA
 }
 
 /// Whether the server loads a full sync.
@@ -96,10 +95,4 @@ unsafe extern "C" fn loading(
     guarded("loading event", (), || {
         FULL_SYNC.store(what == raw::REDISMODULE_SUBEVENT_LOADING_REPL_START, Relaxed);
     });
-}
-
-/// A context without a client.
-pub(crate) fn server() -> Context<'static> {
-    // SAFETY: the log and the flags take a null context.
-    unsafe { Context::new(std::ptr::null_mut()) }
 }

@@ -30,6 +30,12 @@ impl Context<'_> {
         Self(ctx, PhantomData)
     }
 
+    /// That of no call: the log and the flags alone take it. The log does not name the module then.
+    pub(crate) fn none() -> Self {
+        // SAFETY: null, and only functions that accept null are called with it.
+        unsafe { Self::new(std::ptr::null_mut()) }
+    }
+
     pub(crate) fn as_ptr(self) -> *mut raw::RedisModuleCtx {
         self.0
     }
@@ -143,15 +149,6 @@ impl Context<'_> {
         call!(RedisModule_SubscribeToServerEvent(self.0, event, Some(callback)));
     }
 
-    /// Whether the client must be obeyed (a primary or the AOF), according to the server; `None` if
-    /// the server lacks the function.
-    pub(crate) fn must_obey_client(self) -> Option<bool> {
-        let function = MUST_OBEY_CLIENT.get().filter(|_| !self.0.is_null())?;
-        // SAFETY: 1. the server returned the function, which has the signature in its header.
-        // 2. The context is alive.
-        Some(unsafe { function(self.0) } != 0)
-    }
-
     /// Whether the running command does not come from an ordinary client: a primary, the AOF or a
     /// node that migrates a slot sends it. Clients of a writable replica are ordinary ones here;
     /// `limit::must_obey` adds them.
@@ -163,7 +160,11 @@ impl Context<'_> {
     /// instructions.
     pub(crate) fn is_replayed_or(self, flags: u32) -> bool {
         let replayed = raw::REDISMODULE_CTX_FLAGS_REPLICATED | raw::REDISMODULE_CTX_FLAGS_LOADING;
-        self.must_obey_client() == Some(true) || self.flags() & (replayed | flags) as c_int != 0
+        let function = MUST_OBEY_CLIENT.get().filter(|_| !self.0.is_null());
+        // SAFETY: 1. the server returned the function, which has the signature in its header.
+        // 2. The context is alive.
+        function.is_some_and(|function| unsafe { function(self.0) } != 0)
+            || self.flags() & (replayed | flags) as c_int != 0
     }
 
     /// Whether the client speaks RESP3.

@@ -1,14 +1,10 @@
 //! The server's API: calls of its functions, and safe types over its pointers.
 //!
-//! The server fills a table of function pointers when it loads the module. A function that the
-//! server lacks stays `None`. The load entry refuses a server that lacks a function in `missing`. A
-//! call of any other missing function returns the neutral value of its type.
-//!
-//! All code except the allocator (`alloc.rs`) reads the table through `call!`, which guarantees
-//! that the table is valid. The caller of `call!` guarantees that the arguments are alive: pointers
-//! of the server come only from the entry points (`panic_guard.rs`) and are not kept after the
-//! call. The files of this folder wrap the functions that commands use. The callbacks of the data
-//! type, of settings and of INFO call their own functions directly.
+//! The server fills a table of function pointers when it loads the module. All code except the
+//! allocator reads it through `call!`, whose caller guarantees that the arguments are alive:
+//! pointers of the server come only from the entry points (`panic_guard.rs`) and are not kept after
+//! the call. The load entry refuses a server that lacks a function in `missing`; a call of any
+//! other missing function returns zero or null.
 //!
 //! ```text
 //!   context       a running call: replies, the log, replication, signals of changed keys
@@ -18,8 +14,9 @@
 //!   call_reply    commands that the module sends to the server, and their replies
 //! ```
 //!
-//! These types wrap raw pointers, because the `RedisString` of the `redis-module` crate retains,
-//! copies and frees every argument of every command.
+//! These wrap what commands use; the callbacks of the data type, of settings and of INFO call their
+//! own functions directly. The `RedisString` of the `redis-module` crate does not serve: it
+//! retains, copies and frees every argument of every command.
 
 mod call_reply;
 mod context;
@@ -39,7 +36,7 @@ pub(crate) use context::{Context, Pace};
 pub(crate) use key::{Access, Key};
 pub(crate) use string::{OwnedStr, Str, free_string, logged};
 
-/// Calls a function of the table; returns the neutral value if the server lacks the function.
+/// Calls a function of the table; returns zero or null if the server lacks it.
 macro_rules! call {
     ($name:ident($($argument:expr),* $(,)?)) => {{
         // SAFETY: 1. the table is written once, while the server loads the module, before any
@@ -49,31 +46,11 @@ macro_rules! call {
             // SAFETY: 1. the pointer comes from the server, with the signature in its header.
             // 2. The arguments are alive: see the top of this file, and each wrapper.
             Some(function) => unsafe { function($($argument),*) },
-            None => $crate::module::api::Neutral::NEUTRAL,
+            None => Default::default(),
         }
     }};
 }
 pub(crate) use call;
-
-/// A type that a function of the table returns.
-pub(crate) trait Neutral {
-    /// The result of a call of a missing function: unit, zero or null.
-    const NEUTRAL: Self;
-}
-macro_rules! neutral {
-    ($($type:ty),*) => { $(impl Neutral for $type { const NEUTRAL: Self = 0 as Self; })* };
-}
-neutral!(c_int, c_longlong, u64, usize, f32, f64);
-
-impl Neutral for () {
-    const NEUTRAL: Self = ();
-}
-impl<T> Neutral for *mut T {
-    const NEUTRAL: Self = std::ptr::null_mut();
-}
-impl<T> Neutral for *const T {
-    const NEUTRAL: Self = std::ptr::null();
-}
 
 /// The name of the first function that the module needs and the server lacks.
 ///

@@ -15,12 +15,10 @@
 //! its settings of cuckoo filters (`cf-bucket-size`) have no effect, and keep their values, so that
 //! CONFIG REWRITE writes the lines that it found. CONFIG GET shows them by their full names alone.
 //!
-//! When the module loads, the server sets every name once, in the order of registration: to the
-//! text in the configuration file, or to the default of the registration. CONFIG REWRITE writes
-//! what is not the default. An alias has the default "", which says nothing, and shows a value only
-//! while it is the name that was set last. So CONFIG REWRITE writes it only then, and our name with
-//! the same value. In a file with both names the alias wins, because it is registered later; if the
-//! two lines differ, the log says so.
+//! The last writer wins, under either name, and both names show the value. When the module loads,
+//! the server sets every name, in the order of registration: to the text in the configuration file,
+//! or to the default of the registration. A default says nothing then, so that it takes nothing
+//! back from the other name.
 
 mod setting;
 
@@ -74,7 +72,8 @@ pub(crate) fn missing_key_error() -> bool {
 
 /// The name of the setting of [`max_filter_bytes`], as the operator writes it.
 pub(crate) fn shown_max_filter_bytes() -> String {
-    let name = NAMES.iter().find(|name| ptr::eq(name.setting, &MAX_FILTER_BYTES));
+    let mut own = NAMES.iter().filter(|name| name.role == Role::Own);
+    let name = own.find(|name| ptr::eq(name.setting, &MAX_FILTER_BYTES));
     name.map(Name::shown).unwrap_or_default()
 }
 
@@ -98,19 +97,18 @@ static CF_EXPANSION_FACTOR: Setting = Setting::new(CUCKOO, 1);
 static CF_MAX_EXPANSIONS: Setting = Setting::new(CUCKOO, 32);
 const CUCKOO: Kind = Kind::Integer(0, i64::MAX as u64);
 
-/// Every name, in the order in which the server sets them when it starts. Our names come first: the
-/// server sets each to its default if the configuration file has no such line, and must not
-/// overwrite what the file says under an alias.
+/// Every name, in the order in which the server sets them when it starts: in a file with two names
+/// of one setting ours wins.
 static NAMES: [Name; 17] = [
+    name(c"bloom-fp-rate", Role::Alias, &ERROR_RATE),
+    name(c"bloom-capacity", Role::Alias, &INITIAL_SIZE),
+    name(c"bloom-expansion", Role::Alias, &EXPANSION_FACTOR),
+    name(c"bloom-memory-usage-limit", Role::Alias, &MAX_FILTER_BYTES),
     name(c"error-rate", Role::Own, &ERROR_RATE),
     name(c"initial-size", Role::Own, &INITIAL_SIZE),
     name(c"expansion-factor", Role::Own, &EXPANSION_FACTOR),
     name(c"max-filter-bytes", Role::Own, &MAX_FILTER_BYTES),
     name(c"missing-key-error", Role::Own, &MISSING_KEY_ERROR),
-    name(c"bloom-fp-rate", Role::Alias, &ERROR_RATE),
-    name(c"bloom-capacity", Role::Alias, &INITIAL_SIZE),
-    name(c"bloom-expansion", Role::Alias, &EXPANSION_FACTOR),
-    name(c"bloom-memory-usage-limit", Role::Alias, &MAX_FILTER_BYTES),
     name(c"bloom-tightening-ratio", Role::ValkeyBlooms, &TIGHTENING_RATIO),
     name(c"bloom-use-random-seed", Role::ValkeyBlooms, &RANDOM_SEED),
     name(c"bloom-defrag-enabled", Role::ValkeyBlooms, &DEFRAG_ENABLED),
@@ -150,12 +148,9 @@ static UNPREFIXED: AtomicBool = AtomicBool::new(false);
 static FILE_APPLIED: AtomicBool = AtomicBool::new(false);
 
 /// Takes the load arguments as defaults, then registers every name and lets the server set each.
-///
-/// # Errors
-/// A line for the log that says why the module must not load.
+/// The error is a line for the log.
 pub(crate) fn register(ctx: Context, arguments: &[Str]) -> Result<(), String> {
     take_arguments(ctx, arguments)?;
-    let defaults = NAMES.each_ref().map(|name| name.setting.bits());
     let unprefixed = takes_unprefixed_names(ctx);
     UNPREFIXED.store(unprefixed, Relaxed);
     for name in &NAMES {
@@ -173,14 +168,6 @@ pub(crate) fn register(ctx: Context, arguments: &[Str]) -> Result<(), String> {
         return Err("a setting in the configuration file is not valid (see the line above)".into());
     }
     FILE_APPLIED.store(true, Relaxed);
-    let set = NAMES.iter().zip(defaults).filter(|(name, default)| name.setting.bits() != *default);
-    warn_of_ignored(ctx, set.map(|(name, _)| name));
-    for alias in NAMES.iter().filter(|name| name.role == Role::Alias) {
-        let own = NAMES.iter().zip(defaults).find(|(own, _)| ptr::eq(own.setting, alias.setting));
-        if let Some((own, default)) = own {
-            alias.warn_of_conflict(ctx, own, default);
-        }
-    }
     Ok(())
 }
 
@@ -202,7 +189,7 @@ fn take_arguments(ctx: Context, arguments: &[Str]) -> Result<(), String> {
             "ERROR_RATE" | "BF-ERROR-RATE" => &ERROR_RATE,
             "INITIAL_SIZE" | "BF-INITIAL-SIZE" => &INITIAL_SIZE,
             cuckoo if cuckoo.starts_with("CF_") || cuckoo.starts_with("CF-") => {
-                if number::integer(value).is_none() {
+                if number::integer::<i64>(value).is_none() {
                     return Err(format!("bad load argument: Invalid value for `{name}`"));
                 }
                 ctx.warn(&format!(
@@ -212,7 +199,9 @@ fn take_arguments(ctx: Context, arguments: &[Str]) -> Result<(), String> {
             }
             _ => return Err(format!("load argument {name} is not known")),
         };
-        setting.set(value, false, &name).map_err(|why| format!("bad load argument: {why}"))?;
+        let value =
+            setting.read(value, &name).map_err(|why| format!("bad load argument: {why}"))?;
+        setting.set_default(value);
     }
     Ok(())
 }
@@ -228,25 +217,6 @@ fn takes_unprefixed_names(ctx: Context) -> bool {
     !server.is(c"server_name", "valkey") && major.is_some_and(|major: u32| major >= 8)
 }
 
-/// Warns of those of the names that were set and have no effect.
-fn warn_of_ignored<'a>(ctx: Context, set: impl Iterator<Item = &'a Name>) {
-    // A server registers ignored names of one product.
-    let mut product = None;
-    let mut names = Vec::new();
-    for name in set {
-        let ignored = match name.role {
-            Role::Own | Role::Alias => continue,
-            Role::ValkeyBlooms => "valkey-bloom",
-            Role::Cuckoo => "RedisBloom's cuckoo filters",
-        };
-        product = Some(ignored);
-        names.push(name.shown());
-    }
-    if let Some(product) = product {
-        ctx.warn(&format!("bf: settings of {product} have no effect here: {}", names.join(", ")));
-    }
-}
-
 impl Name {
     /// As the operator writes it.
     fn shown(&self) -> String {
@@ -257,8 +227,7 @@ impl Name {
         format!("bf{join}{}", self.name.to_string_lossy())
     }
 
-    /// Registers it with the value that its setting has now as the default; false if the server
-    /// refuses.
+    /// Registers it with the default of its setting; false if the server refuses.
     fn register(&'static self, ctx: Context) -> bool {
         let (name, flags) = match UNPREFIXED.load(Relaxed) {
             true => (self.shown(), raw::REDISMODULE_CONFIG_UNPREFIXED),
@@ -266,7 +235,7 @@ impl Name {
         };
         let hidden = if self.role == Role::Cuckoo { raw::REDISMODULE_CONFIG_HIDDEN } else { 0 };
         let name = CString::new(name).unwrap_or_default();
-        let default = CString::new(self.text().unwrap_or_default()).unwrap_or_default();
+        let default = CString::new(self.setting.text()).unwrap_or_default();
         let status: c_int = call!(RedisModule_RegisterStringConfig(
             ctx.as_ptr(),
             name.as_ptr(),
@@ -280,38 +249,33 @@ impl Name {
         status == raw::REDISMODULE_OK as c_int
     }
 
-    /// The value as CONFIG GET shows it under this name.
-    fn text(&self) -> Option<String> {
-        let hidden = self.role == Role::Alias && self.setting.covered().is_none();
-        (!hidden).then(|| self.setting.text())
-    }
-
-    /// Warns if this alias is in force, but our name was set to something else, neither that nor
-    /// the default. `own` is our name, and `default` the value that it has where it is not set: a
-    /// line that says it looks like none.
-    fn warn_of_conflict(&self, ctx: Context, own: &Self, default: u64) {
-        let setting = self.setting;
-        if let Some(covered) = setting.covered()
-            && covered != default
-            && covered != setting.bits()
-        {
-            let (alias, own) = (self.shown(), own.shown());
-            let (value, covered) = (setting.text(), setting.written(covered));
-            ctx.warn(&format!(
-                "bf: {alias} ({value}) and {own} ({covered}) are two names of one setting and \
-                 differ: {alias} is in force; remove one of the two"
-            ));
-        }
-    }
-
+    /// Sets the value. For an error, which says why the text is refused, it is as before.
     fn set(&self, text: &[u8]) -> Result<(), String> {
-        let before = self.setting.bits();
-        self.setting.set(text, self.role == Role::Alias, &self.shown())?;
-        if self.setting.bits() != before && FILE_APPLIED.load(Relaxed) {
-            // SAFETY: the log takes a null context.
-            let server = unsafe { Context::new(null_mut()) };
-            warn_of_ignored(server, std::iter::once(self));
+        let setting = self.setting;
+        let (new, before) = (setting.read(text, &self.shown())?, setting.bits());
+        let loading = !FILE_APPLIED.load(Relaxed);
+        if new == before || (loading && new == setting.default()) {
+            return Ok(());
         }
+        setting.set(new);
+        let name = self.shown();
+        let ignored = match self.role {
+            Role::Own if loading && before != setting.default() => {
+                let other = NAMES.iter().find(|other| ptr::eq(other.setting, setting));
+                Context::none().warn(&format!(
+                    "bf: {name} ({}) and {} ({}) are two names of one setting and differ: {name} \
+                     is in force; remove one of the two",
+                    setting.text(),
+                    other.map(Self::shown).unwrap_or_default(),
+                    setting.written(before)
+                ));
+                return Ok(());
+            }
+            Role::Own | Role::Alias => return Ok(()),
+            Role::ValkeyBlooms => "valkey-bloom",
+            Role::Cuckoo => "RedisBloom's cuckoo filters",
+        };
+        Context::none().warn(&format!("bf: settings of {ignored} have no effect here: {name}"));
         Ok(())
     }
 }
@@ -331,9 +295,8 @@ static LENT: AtomicPtr<raw::RedisModuleString> = AtomicPtr::new(null_mut());
 unsafe extern "C" fn get(_: *const c_char, private: *mut c_void) -> *mut raw::RedisModuleString {
     guarded("config get", null_mut(), || {
         // SAFETY: `private` is a name of ours.
-        let text = unsafe { named(private) }.text();
-        let text = text.and_then(|text| OwnedStr::new(text.as_bytes()));
-        let text = text.map_or(null_mut(), OwnedStr::into_ptr);
+        let text = unsafe { named(private) }.setting.text();
+        let text = OwnedStr::new(text.as_bytes()).map_or(null_mut(), OwnedStr::into_ptr);
         free_string(LENT.swap(text, Relaxed));
         text
     })

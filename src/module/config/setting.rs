@@ -12,12 +12,8 @@ use crate::command::number;
 pub(super) struct Setting {
     kind: Kind,
     bits: AtomicU64,
-    /// While the alias was set last: the value before it was. [`NOTHING`] otherwise.
-    covered: AtomicU64,
+    default: AtomicU64,
 }
-
-/// No value of any kind has these bits.
-const NOTHING: u64 = u64::MAX;
 
 /// How a value is written, and its range.
 pub(super) enum Kind {
@@ -33,12 +29,17 @@ pub(super) enum Kind {
 
 impl Setting {
     pub(super) const fn new(kind: Kind, default: u64) -> Self {
-        Self { kind, bits: AtomicU64::new(default), covered: AtomicU64::new(NOTHING) }
+        Self { kind, bits: AtomicU64::new(default), default: AtomicU64::new(default) }
     }
 
     /// The value.
     pub(super) fn bits(&self) -> u64 {
         self.bits.load(Relaxed)
+    }
+
+    /// The value where nobody has set one.
+    pub(super) fn default(&self) -> u64 {
+        self.default.load(Relaxed)
     }
 
     /// The value as CONFIG GET shows it.
@@ -55,11 +56,8 @@ impl Setting {
         }
     }
 
-    /// The value that a text stands for; `name` is for the error.
-    ///
-    /// # Errors
-    /// Why the text is refused.
-    fn read(&self, text: &[u8], name: &str) -> Result<u64, String> {
+    /// The value that a text stands for, or why it is refused; `name` is for the error.
+    pub(super) fn read(&self, text: &[u8], name: &str) -> Result<u64, String> {
         let invalid = || format!("Invalid value for `{name}`");
         let (min, max, number) = match self.kind {
             Kind::Rate => {
@@ -72,7 +70,7 @@ impl Setting {
             Kind::Switch if text.eq_ignore_ascii_case(b"yes") => return Ok(1),
             Kind::Switch if text.eq_ignore_ascii_case(b"no") => return Ok(0),
             Kind::Switch => return Err(format!("{name} must be 'yes' or 'no'")),
-            Kind::Integer(min, max) => (min, max, number::wide(text)),
+            Kind::Integer(min, max) => (min, max, number::integer::<i128>(text)),
             Kind::Bytes => (0, i64::MAX.unsigned_abs(), bytes(text)),
         };
         u64::try_from(number.ok_or_else(invalid)?)
@@ -81,28 +79,14 @@ impl Setting {
             .ok_or_else(|| format!("{name} must be in the range [{min}, {max}]"))
     }
 
-    /// Sets it under its own name or its alias; `name` is for the error.
-    ///
-    /// The last writer wins. If a CONFIG SET fails at another setting, the server sets each name to
-    /// the text that it showed before: that is the value in force, or, of an alias that was not set
-    /// last, an empty text, which takes back what was set under it.
-    ///
-    /// # Errors
-    /// Why the text is refused; the value is as before.
-    pub(super) fn set(&self, text: &[u8], alias: bool, name: &str) -> Result<(), String> {
-        let own = alias.then(|| self.covered().unwrap_or(self.bits()));
-        let (bits, covered) = match own {
-            Some(own) if text.is_empty() => (own, NOTHING),
-            own => (self.read(text, name)?, own.unwrap_or(NOTHING)),
-        };
+    pub(super) fn set(&self, bits: u64) {
         self.bits.store(bits, Relaxed);
-        self.covered.store(covered, Relaxed);
-        Ok(())
     }
 
-    /// While the alias was set last: the value before it was.
-    pub(super) fn covered(&self) -> Option<u64> {
-        Some(self.covered.load(Relaxed)).filter(|&bits| bits != NOTHING)
+    /// Sets the value and the default.
+    pub(super) fn set_default(&self, bits: u64) {
+        self.default.store(bits, Relaxed);
+        self.set(bits);
     }
 }
 
@@ -121,5 +105,5 @@ fn bytes(text: &[u8]) -> Option<i128> {
         b"gb" => 1 << 30,
         _ => return None,
     };
-    number::wide(digits)?.checked_mul(factor)
+    number::integer::<i128>(digits)?.checked_mul(factor)
 }

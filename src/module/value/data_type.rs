@@ -1,12 +1,5 @@
-//! The data type: its name, and the callbacks by which the server saves, loads, copies, measures
-//! and frees a value (`value/mod.rs`).
-//!
-//! The name is RedisBloom's, with an encoding version of our own (100): the server finds a type by
-//! name and hands `rdb_load` the version it found, so one type can read both, and tools that know
-//! Bloom keys by TYPE keep working.
-//!
-//! A filter that comes from valkey-bloom is of a second type, under valkey-bloom's name and with
-//! its encoding version:
+//! The data types: their names, and the callbacks by which the server saves, loads, copies,
+//! measures and frees a value (`value/mod.rs`).
 //!
 //! ```text
 //!   type        holds                       RDB                              rewritten AOF
@@ -14,11 +7,12 @@
 //!   bloomfltr   a filter of valkey-bloom's  valkey-bloom's, both ways        BF.LOAD
 //! ```
 //!
+//! The names are RedisBloom's and valkey-bloom's: tools that know Bloom keys by TYPE keep working,
+//! and the server hands `rdb_load` the encoding version that it found, ours (100) or theirs. Where
+//! another module has taken the second name, such a filter lives under the first.
+//!
 //! A COPY gives a value of the type of its source. So a placeholder (`module/unapplied.rs`) may be
 //! of the second type, too: its RDB has 0 layers and nothing else, its AOF is a BF.LOADCHUNK.
-//!
-//! All else they share: the value is the same, so is every command. Where another module has taken
-//! the second name, such a filter lives under the first.
 
 use std::ffi::{CStr, c_void};
 
@@ -121,8 +115,7 @@ unsafe extern "C" fn copy(
                 if unapplied::report_without_client("COPY", to, error) {
                     return Value::placeholder().map_or(std::ptr::null_mut(), Value::into_raw);
                 }
-                // The log does not name the module in a line without a context.
-                unapplied::server().warn_rate_limited(|| {
+                Context::none().warn_rate_limited(|| {
                     format!("bf: key '{}': COPY refused: {error}", logged(to.bytes()))
                 });
                 std::ptr::null_mut()

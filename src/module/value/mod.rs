@@ -78,10 +78,7 @@ impl Value {
         }
     }
 
-    /// Copies the value.
-    ///
-    /// # Errors
-    /// `Error::OutOfMemory`.
+    /// Copies the value, if there is memory.
     pub(crate) fn duplicate(&self) -> Result<Self, filter::Error> {
         match self {
             Self::Ready(filter) => filter.duplicate().map(Self::Ready),
@@ -90,10 +87,7 @@ impl Value {
         }
     }
 
-    /// The value in an open key.
-    ///
-    /// # Errors
-    /// `WrongType`; a key that is not there is `Ok(None)`.
+    /// The value in an open key; `None` if the key is missing.
     #[inline]
     pub(crate) fn in_key(key: &mut Key) -> Result<Option<&mut Self>, Refusal> {
         let mut raw = key.value(DATA_TYPE.load(Relaxed)).cast::<Self>();
@@ -128,11 +122,7 @@ impl Value {
         }
     }
 
-    /// The value in an open key, if it is complete.
-    ///
-    /// # Errors
-    /// `WrongType`; `Loading` or `Placeholder` for one that is not complete; a key that is not
-    /// there is `Ok(None)`.
+    /// The value in an open key, if it is complete; `None` if the key is missing.
     #[inline]
     pub(crate) fn complete_in_key(key: &mut Key) -> Result<Option<&mut Self>, Refusal> {
         match Self::in_key(key)? {
@@ -161,18 +151,12 @@ impl Value {
     }
 
     /// Puts the value into an open, empty key.
-    ///
-    /// # Errors
-    /// `NoMemory` if the server refuses it.
     pub(crate) fn put(self, key: &mut Key) -> Result<(), Refusal> {
         self.put_filled(key, |_| ())
     }
 
     /// [`Self::put`], after `fill` has changed the value. Once the key is published, subscribers in
     /// other modules may change it, and the value must not be used through its old handle.
-    ///
-    /// # Errors
-    /// Those of [`Self::put`].
     pub(crate) fn put_filled<T>(
         self,
         key: &mut Key,
@@ -192,10 +176,8 @@ impl Value {
         Err(Refusal::NO_MEMORY)
     }
 
-    /// Makes a filter of a load that is complete.
-    ///
-    /// # Errors
-    /// `Error::OutOfMemory`. It is a load then as before, and another try may succeed.
+    /// Makes a filter of a load that is complete. Without memory it remains a load, and another try
+    /// may succeed.
     pub(crate) fn finish_load(&mut self) -> Result<(), codec::Error> {
         let Self::Loading(load) = self else {
             return Ok(());
@@ -218,10 +200,7 @@ impl Value {
     }
 
     /// Makes a filter whose only layer is full one of pages above that layer, in which additions
-    /// go on.
-    ///
-    /// # Errors
-    /// `Error::OutOfMemory`; nothing has changed then.
+    /// go on. Without memory nothing changes.
     #[cold]
     pub(crate) fn overflow(&mut self) -> Result<(), filter::Error> {
         if let Self::Ready(filter) = self {

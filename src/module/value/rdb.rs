@@ -1,15 +1,13 @@
 //! RDB, DUMP and RESTORE: the server's stream as source and sink of the codec.
 //!
-//! The module declares that it handles read errors: a short or damaged stream is a failed load for
-//! the caller (RESTORE answers an error, a replica asks again), never a crash. Each read is checked
-//! before its result is used.
+//! The module declares that it handles read errors: a short or damaged stream is a failed load,
+//! never a crash. Each read is checked before its result is used.
 //!
 //! A server that loads an RDB file or an AOF, or takes a full sync, ends when a load fails. On a
 //! replica that would be so each time that it takes a new copy, and a RESTORE of the primary would
 //! leave no key, which answers "absent". So a replica that has no memory for a filter of its
-//! primary keeps a placeholder instead, which answers no query (`module/unapplied.rs`). A server
-//! that loads its own files does not, a replica included: its next file would be without the
-//! filter, and its primary may continue where the file ends.
+//! primary keeps a placeholder instead (`module/unapplied.rs`). A server that loads its own files
+//! does not: its next file would be without the filter.
 
 use std::ffi::{c_char, c_int, c_void};
 
