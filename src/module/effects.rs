@@ -1,23 +1,21 @@
 //! Announces changes: replicates them (replicas and the AOF), signals the key (WATCH and
-//! client-side caches) and publishes keyspace events. It replicates effects: a command is repeated
-//! word for word only if every item in it changed the filter.
+//! client-side caches) and publishes keyspace events, in this order. A subscriber of an event may
+//! be another module that writes immediately, or deletes the key: its writes must follow the
+//! announced change, also on replicas, and no filter or key may be in use when a function of this
+//! file is called.
 //!
-//! * A creation carries every resolved parameter, including the seed. A replica with other defaults
+//! Effects are replicated: a command is repeated word for word only if every item in it changed the
+//! filter.
+//!
+//! * A creation carries every resolved parameter, including the seed: a replica with other defaults
 //!   creates an equal filter.
 //! * Of time, only its effect is replicated: BF.SHIFT, before the items of the addition that caused
 //!   it (`filter/paged/window.rs`).
 //! * An addition carries only the items that changed the filter, and a deletion only those that it
-//!   deleted. A command that changes nothing is not replicated, and neither WATCH nor client-side
-//!   caches notice it.
-//!
-//! The order is: replicate, signal, publish. A subscriber of an event may be another module that
-//! writes immediately. Its writes must follow the announced change, also on replicas. No function
-//! of this file may be called while a filter or its key is in use, because the subscriber may
-//! delete the key.
+//!   deleted. A command that changes nothing is not announced.
 //!
 //! A replica must hold the bits of its primary, because the primary never sends an item that it
-//! found present, not even a false positive. Sizing and hashing are therefore deterministic
-//! (`filter::sizing`).
+//! found present, not even a false positive. Sizing and hashing are therefore deterministic.
 
 use super::{
     api::{Context, OwnedStr, Str},
@@ -119,7 +117,7 @@ pub(crate) fn shifted(ctx: Context, key: Str, shift: Shift) {
 
 /// Announces an addition by a command of which each item changed the filter, without a shift: the
 /// short way of [`announce`] for [`Items::All`].
-#[inline]
+#[inline(always)]
 pub(crate) fn added_all(ctx: Context, key: Str, shape: Shape) {
     ctx.replicate_verbatim();
     ctx.signal_modified(key);
@@ -174,18 +172,12 @@ fn reshaped(ctx: Context, key: Str, shape: Shape) {
     }
 }
 
-/// Announces the effects of BF.DEL. `deleted[i]` is whether `items[i]` changed the filter; if none
-/// did, nothing is announced.
-pub(crate) fn deleted(ctx: Context, key: Str, items: &[Str], deleted: &[bool]) {
-    let changed: Vec<Str> =
-        items.iter().zip(deleted).filter(|(_, deleted)| **deleted).map(|(item, _)| *item).collect();
-    if changed.is_empty() {
-        return;
-    }
-    if changed.len() == items.len() {
-        ctx.replicate_verbatim();
-    } else {
-        ctx.replicate(c"BF.DEL", key, &[], &changed);
+/// Announces the items that BF.DEL deleted, if there are any.
+pub(crate) fn deleted(ctx: Context, key: Str, items: &Items) {
+    match items {
+        Items::All => ctx.replicate_verbatim(),
+        Items::Listed(items) if !items.is_empty() => ctx.replicate(c"BF.DEL", key, &[], items),
+        Items::Listed(_) | Items::Packed(_) => return,
     }
     ctx.signal_modified(key);
     ctx.notify(c"bloom.del", key);

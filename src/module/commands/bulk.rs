@@ -5,7 +5,8 @@
 
 use super::{
     Argument, Call, Command, CommandSpec, Kind, Uses,
-    add::{Batch, add_to_key},
+    add::add_to_key,
+    batch::Batch,
     exists::{ask, queried},
 };
 use crate::{
@@ -45,11 +46,11 @@ impl Command for BulkAdd {
     };
 
     fn run(call: &Call) -> Result<(), Refusal> {
-        let (name, words) = call.key_and_rest(2)?;
+        let (_, words) = call.key_and_rest(2)?;
         let mut words = words.iter();
         let (options, format) = args::bulk_add(&mut words.by_ref().map(|word| word.bytes()))?;
         let items = Packed::new(format, blob(words.as_slice())?)?;
-        let added = add_to_key(call, name, Some(&options), items, true)?;
+        let added = add_to_key(call, Some(&options), items, true)?;
         let error = added.error()?;
         reply(call, added.count(), &packed::pack_answers(added.chunks()), error);
         Ok(())

@@ -6,14 +6,14 @@
 //! and find no memory for that, are joined by a later deletion.
 
 use super::{
-    Call, Command, CommandSpec, ITEMS, Uses, add::Batch, exists::queried, sharded::OwnItems,
+    Call, Command, CommandSpec, ITEMS, Uses, batch::Batch, exists::queried, sharded::OwnItems,
 };
 use crate::{
     command::refusal::Refusal,
     filter::Answers,
     module::{
         api::{Access, Key},
-        effects,
+        effects::{self, Items},
         stats::{self, Share},
         value::Value,
     },
@@ -55,7 +55,9 @@ impl Command for Del {
         }
         drop(key);
         stats::DELETES.add(deleted.len() as u64);
-        effects::deleted(call.ctx, name, items, &deleted);
+        let all = deleted.len() == items.len() && !deleted.contains(&false);
+        let changed = if all { Items::All } else { items.select(deleted.iter().copied()) };
+        effects::deleted(call.ctx, name, &changed);
         // A primary sends what it has deleted, and nothing else.
         if deleted.contains(&false) {
             call.report_unapplied(c"an item was not deleted");

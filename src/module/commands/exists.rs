@@ -6,7 +6,7 @@
 
 use super::{
     Argument, Call, Command, CommandSpec, ITEMS, Kind,
-    add::Batch,
+    batch::Batch,
     pages,
     sharded::{self, OwnItems},
 };
@@ -94,37 +94,25 @@ impl Command for MultiExists {
     }
 }
 
-/// Asks a complete filter for items, and counts them.
-///
-/// # Errors
-/// [`Refusal::OtherShard`] if an item belongs to another shard.
+/// Queries a complete filter for items, and counts them.
 pub(super) fn ask<'a>(
     call: &Call,
     filter: &Value,
     items: impl Batch<'a>,
 ) -> Result<Found, Refusal> {
-    let found = match filter {
-        Value::Ready(plain) if plain.shard().is_none() => found_in(filter, items.items()),
-        _ => ask_other(call, filter, items)?,
+    let found = match filter.shard() {
+        None => found_in(filter, items.items()),
+        Some(shard) => {
+            let own = OwnItems::of(call, shard);
+            let found = found_in(filter, own.before_foreign(items.items()));
+            own.refusal().map_or(Ok(found), Err)?
+        }
     };
     stats::CHECKS.add(found.count() as u64);
     stats::POSITIVES.add(found.chunks().map(Answers::ones).sum::<usize>() as u64);
     Ok(found)
 }
 
-/// Asks a filter that is a shard, or of pages. Not inlined, so that the code for others does not
-/// depend on it.
-#[inline(never)]
-fn ask_other<'a>(call: &Call, filter: &Value, items: impl Batch<'a>) -> Result<Found, Refusal> {
-    let Some(shard) = filter.shard() else {
-        return Ok(found_in(filter, items.items()));
-    };
-    let own = OwnItems::of(call, shard);
-    let found = found_in(filter, own.before_foreign(items.items()));
-    own.refusal().map_or(Ok(found), Err)
-}
-
-#[inline(always)]
 fn found_in<'a>(filter: &Value, items: impl Iterator<Item = &'a [u8]>) -> Found {
     let mut found = Found::default();
     match filter {

@@ -29,7 +29,7 @@ impl Command for Insert {
     };
 
     fn run(call: &Call) -> Result<(), Refusal> {
-        let (name, words) = call.key_and_rest(2)?;
+        let (_, words) = call.key_and_rest(2)?;
         let (mut remaining, all) = (words.iter(), words.iter());
         let read = match args::insert(&mut remaining.by_ref().map(|word| word.bytes())) {
             Err(refusal) if call.ctx.is_replayed() => {
@@ -45,6 +45,6 @@ impl Command for Insert {
         if has_items && items.is_empty() {
             return Err(Refusal::ARITY);
         }
-        add_to_key(call, name, Some(&options), items, false)?.reply(call)
+        add_to_key(call, Some(&options), items, false)?.reply(call)
     }
 }

@@ -5,6 +5,7 @@
 //! server passed, catches a panic, and sends a refusal. For a command with two keys the server may
 //! also ask at which positions the keys are; then `entry` answers, and `run` is not called.
 
+mod batch;
 mod pages;
 mod registration;
 mod sharded;

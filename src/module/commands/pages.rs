@@ -7,7 +7,7 @@
 
 use super::{
     Call,
-    add::{Added, refused},
+    batch::{Added, refused},
     sharded,
 };
 use crate::{
@@ -37,10 +37,10 @@ pub(super) fn add_items<'a>(
 ) -> Added {
     // The first item may belong to another shard, and then not even a generation may start.
     if items.clone().next().is_none() {
-        return Added::none(None);
+        return Added::default();
     }
-    let Some(author) = author(call, paged) else {
-        return Added::none(Some(Refusal::ON_REPLICA));
+    let Some(author) = author(call, paged.window().is_some()) else {
+        return Added { error: Some(Refusal::ON_REPLICA), ..Added::default() };
     };
     let shift = turn(call, paged, author);
     let before = Before::of(paged, author);
@@ -64,14 +64,13 @@ pub(super) fn add_in_place(
     if !sharded::owns(paged.shard(), item) {
         return None;
     }
-    let author = author(call, paged)?;
+    let author = author(call, paged.window().is_some())?;
     if is_due(paged, author) {
         return None;
     }
     let before = Before::of(paged, author);
     let hash = paged.hash(item);
     let addition = paged.add(hash, author, |demand| limit::ceiling(call.ctx, demand)).ok()?;
-    stats::ADDS.add(1);
     let shape = if addition.changed { before.changed(call, paged) } else { Shape::default() };
     Some((addition, shape))
 }
@@ -80,22 +79,13 @@ pub(super) fn add_in_place(
 /// for a window and a client of a writable replica: its items would go into a generation that may
 /// be out of the window, since time comes there from the primary.
 #[inline]
-fn author(call: &Call, paged: &Paged) -> Option<Author> {
-    match (paged.window(), limit::must_obey(call.ctx)) {
-        (None, true) => Some(Author::Obeyed),
-        (None, false) => Some(Author::Client(0)),
-        (Some(_), true) => call.ctx.is_replayed().then_some(Author::Obeyed),
-        (Some(_), false) => Some(Author::Client(clock())),
+pub(super) fn author(call: &Call, is_window: bool) -> Option<Author> {
+    match (is_window, limit::must_obey(call.ctx)) {
+        (false, true) => Some(Author::Obeyed),
+        (false, false) => Some(Author::Client(0)),
+        (true, true) => call.ctx.is_replayed().then_some(Author::Obeyed),
+        (true, false) => Some(Author::Client(clock())),
     }
-}
-
-/// Refuses a client's additions to a window that is not there yet, on a writable replica.
-///
-/// # Errors
-/// `OnReplica`.
-pub(super) fn check_author(call: &Call) -> Result<(), Refusal> {
-    let refuses = limit::must_obey(call.ctx) && !call.ctx.is_replayed();
-    if refuses { Err(Refusal::ON_REPLICA) } else { Ok(()) }
 }
 
 /// Whether a generation must start before an addition.

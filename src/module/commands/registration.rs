@@ -2,14 +2,11 @@
 //! command's file states its own. The server uses it for COMMAND INFO, COMMAND DOCS and the hints
 //! of redis-cli.
 //!
-//! A server finds the keys of a call in two ways, and both follow from the spec. ACL permissions
-//! and COMMAND GETKEYS use the key specs. Cluster routing knows only the first key, unless the
-//! command has the flag `getkeys-api`: then the server calls the command to get the positions of
-//! its keys ([`CommandSpec::report_keys`]).
-//! Keys that follow the first key directly need no flag: the server joins the key specs of adjacent
-//! words.
-//! The spec of a second key finds its word at any place, also where the word is data. So that spec
-//! is flagged as incomplete: ACL permissions and COMMAND GETKEYS then ask the command too.
+//! ACL permissions and COMMAND GETKEYS find the keys of a call by the key specs. Cluster routing
+//! knows only the first key and the keys that follow it directly, unless the command has the flag
+//! `getkeys-api`: then the server calls the command to get the positions of its keys
+//! ([`CommandSpec::report_keys`]). The spec of a second key finds its word at any place, also where
+//! the word is data, so it is flagged as incomplete: all of them ask the command then.
 
 use std::{
     ffi::{CStr, CString, c_int},
@@ -98,10 +95,7 @@ pub(super) fn add_category(ctx: Context) {
 }
 
 impl CommandSpec {
-    /// Registers the command.
-    ///
-    /// # Errors
-    /// The reason, as a line for the log.
+    /// Registers the command. The error is a line for the log.
     pub(super) fn register(
         &self,
         ctx: Context,

@@ -1,16 +1,15 @@
-//! Filters that are a shard of a sharded filter (`sharding/mod.rs`): an item of another shard ends
+//! Filters that are a shard of a sharded filter (`src/sharding.rs`): an item of another shard ends
 //! a client's command with an error.
 //!
 //! ```text
-//!   questions               the error is the whole reply
+//!   queries                 the error is the whole reply: some client libraries turn an error
+//!                           inside the reply to BF.MEXISTS into "no"
 //!   additions, deletions    the error is the whole reply if the first item is foreign: nothing was
-//!                           changed. Else it is the last element, behind the answers for the items
-//!                           that were
+//!                           changed. Otherwise it is the last element, after the answers for the
+//!                           items before
 //! ```
 //!
-//! No client library expects errors inside the reply to BF.MEXISTS: some turn them into "no".
-//!
-//! A client with a wrong rule would else lose items: it would add them to one shard and ask
+//! A client with a wrong rule would otherwise lose items: it would add them to one shard and query
 //! another. What a primary, an AOF or a slot migration sends is obeyed: the item is in the filter
 //! there, and a refusal would lose it here.
 //!
@@ -38,14 +37,15 @@ fn owner(shard: Shard, item: &[u8]) -> Shard {
     shard.of(item)
 }
 
-/// Refuses the item of a single question if it belongs to another shard than the filter is.
+/// Refuses the item of a single query if it belongs to another shard than the filter is.
 #[inline]
 pub(super) fn check(call: &Call, shard: Option<Shard>, item: &[u8]) -> Result<(), Refusal> {
-    if owns(shard, item) {
-        return Ok(());
+    match shard {
+        Some(own) if !owns(shard, item) => {
+            Err(refused(call, shard, Refusal::OtherShard(owner(own, item))))
+        }
+        _ => Ok(()),
     }
-    let owner = shard.map_or(Refusal::INTERNAL, |shard| Refusal::OtherShard(owner(shard, item)));
-    Err(refused(call, shard, owner))
 }
 
 /// Refuses a client's additions if the first item belongs to another shard than `shard`: nothing
