@@ -109,7 +109,8 @@ fn an_rdb_file_of_redisbloom_is_loaded_and_saved() {
 #[test]
 fn an_aof_of_redisbloom_is_replayed_and_rewritten() {
     for preamble in ["no", "yes"] {
-        let lines = ["appendonly yes", &format!("aof-use-rdb-preamble {preamble}")];
+        let preamble = format!("aof-use-rdb-preamble {preamble}");
+        let lines = ["appendonly yes", "appendfsync always", &preamble];
         let mut server = Server::on_file("appendonly.aof", &file("redisbloom-2.8.aof"), &lines);
         let client = &mut server.client();
         check_keys(client, 100);
@@ -118,8 +119,6 @@ fn an_aof_of_redisbloom_is_replayed_and_rewritten() {
         wait_until("the AOF is rewritten", || !client.has_child());
         assert_eq!(client.server_info("persistence", "aof_last_bgrewrite_status"), "ok");
         client.run("BF.ADD full one-more");
-        // Commands after the rewrite may reach the disk a second later.
-        std::thread::sleep(std::time::Duration::from_millis(1_500));
         server.kill_and_restart();
         let client = &mut server.client();
         check_keys_after(client, &before);

@@ -74,7 +74,7 @@ fn an_emptied_window_goes_to_the_background_thread() {
     assert_eq!(client.run("BF.RESERVE k 0.01 50 WINDOW PX 400 GENERATIONS 1"), ok());
     madd(client, "k", &numbered("item", 40_000));
     let before = client.memory("lazyfreed_objects");
-    std::thread::sleep(std::time::Duration::from_millis(900));
+    wait_until("the window is over", || client.run("BF.CARD k") == int(0));
     client.run("MULTI");
     client.run("BF.FORGET k");
     client.run("UNLINK k");
