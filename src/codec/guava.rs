@@ -57,11 +57,8 @@ impl Strategy {
 }
 
 /// Reads the bytes of `writeTo`, with at most `ceiling` bytes of bits. Computes the purpose from
-/// bits and probes if `purpose` is `None`.
-///
-/// # Errors
-/// `Error::Design` if `purpose` gives other bits or probes, and any other [`Error`] for bad bytes;
-/// nothing stays allocated.
+/// bits and probes if `purpose` is `None`. Errors: `Error::Design` if `purpose` gives other bits or
+/// probes, and any other [`Error`] for bad bytes; nothing stays allocated.
 pub fn read(bytes: &[u8], purpose: Option<Purpose>, ceiling: u64) -> Result<Filter, Error> {
     let mut reader = Reader::plain(bytes);
     let strategy = match reader.u8()? {
@@ -96,9 +93,7 @@ pub fn read(bytes: &[u8], purpose: Option<Purpose>, ceiling: u64) -> Result<Filt
     filter(shape, purpose, ceiling, whole.iter().map(|long| u64::from_be_bytes(*long)))
 }
 
-/// Copies the bits of a bitmap into a filter of at most `ceiling` bytes of bits.
-///
-/// # Errors
+/// Copies the bits of a bitmap into a filter of at most `ceiling` bytes of bits. Errors:
 /// `Error::Beyond` or `Error::Short` if the bitmap is not of a filter for that `purpose`, and any
 /// other [`Error`]; nothing stays allocated.
 pub fn read_bitmap(

@@ -61,11 +61,8 @@ pub struct Packed<'a> {
 }
 
 impl<'a> Packed<'a> {
-    /// Checks the whole blob.
-    ///
-    /// # Errors
-    /// LENGTHS: a length that reaches beyond the end or is no LEB128 of at most ten bytes. WIDTH:
-    /// bytes behind the last whole item. LINES accepts every blob.
+    /// Checks the whole blob. Errors: LENGTHS: a length that reaches beyond the end or is no LEB128
+    /// of at most ten bytes. WIDTH: bytes behind the last whole item. LINES accepts every blob.
     pub fn new(format: Format, blob: &'a [u8]) -> Result<Self, BadByte> {
         let unread = match format {
             Format::Lines => 0,
@@ -86,13 +83,11 @@ impl<'a> Packed<'a> {
 
     /// The items, in order.
     #[inline]
-    #[must_use]
     pub fn items(self) -> Items<'a> {
         Items(self)
     }
 
     /// Packs those items as LENGTHS whose element of `chosen` is true.
-    #[must_use]
     pub fn select(self, chosen: impl Iterator<Item = bool>) -> Vec<u8> {
         let mut items = self.items();
         let mut blob = Vec::with_capacity(self.blob.len().min(AHEAD));
@@ -161,7 +156,6 @@ fn split_long_item(blob: &[u8]) -> Option<(&[u8], &[u8])> {
 }
 
 /// Packs items as LENGTHS.
-#[must_use]
 pub fn pack<'a>(items: impl Iterator<Item = &'a [u8]>) -> Vec<u8> {
     let mut blob = Vec::new();
     items.for_each(|item| put(&mut blob, item));
@@ -180,7 +174,6 @@ fn put(blob: &mut Vec<u8>, item: &[u8]) {
 }
 
 /// Packs answers, one bit each.
-#[must_use]
 pub fn pack_answers(chunks: impl Iterator<Item = Answers>) -> Vec<u8> {
     let mut words: Vec<u64> = Vec::new();
     let mut count: usize = 0;

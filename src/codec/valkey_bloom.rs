@@ -150,9 +150,6 @@ fn count(layers: u64) -> Result<usize, Error> {
 }
 
 /// Reads a filter with the `ENCODING_VERSION` and at most `ceiling` bytes of bits.
-///
-/// # Errors
-/// Any [`Error`]; nothing stays allocated.
 pub fn load(source: &mut impl NumberSource, ceiling: u64) -> Result<Filter, Error> {
     let mut unsigned = || source.unsigned().ok_or(Error::Truncated);
     let (layers, expansion) = (count(unsigned()?)?, unsigned()?);
@@ -172,9 +169,6 @@ pub fn load(source: &mut impl NumberSource, ceiling: u64) -> Result<Filter, Erro
 }
 
 /// Reads a blob into a filter of at most `ceiling` bytes of bits.
-///
-/// # Errors
-/// Any [`Error`]; nothing stays allocated.
 pub fn read_blob(blob: &[u8], ceiling: u64) -> Result<Filter, Error> {
     let mut reader = Reader::plain(blob);
     match reader.u8()? {
@@ -221,7 +215,6 @@ pub fn save(filter: &Filter, sink: &mut impl NumberSink) {
 
 /// The blob of a valkey-bloom filter; `None` for other filters. Allocates exactly the size of the
 /// blob, because a child that rewrites the AOF needs it in addition to a filter of any size.
-#[must_use]
 pub fn blob(filter: &Filter) -> Option<Vec<u8>> {
     let Family::Valkey(family) = filter.family() else {
         return None;

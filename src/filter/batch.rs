@@ -54,11 +54,8 @@ impl Filter {
     }
 
     /// Adds each item in order, as [`Filter::add`] does. Answers, one chunk at a time, whether each
-    /// item tested absent before.
-    ///
-    /// # Errors
-    /// Those of [`Filter::add`]. The first item that fails and all items after it are not added and
-    /// get no answer.
+    /// item tested absent before. Errors: Those of [`Filter::add`]. The first item that fails and
+    /// all items after it are not added and get no answer.
     #[inline]
     pub fn add_each<'a>(
         &mut self,

@@ -36,7 +36,6 @@ pub struct Estimate {
 impl Filter {
     /// Estimates the whole filter: the share of set bits over all layers, and the rate of all
     /// layers together.
-    #[must_use]
     pub fn estimate(&self) -> Estimate {
         let (mut set, mut all, mut absent) = (0.0, 0.0, 1.0);
         for (layer, estimate) in self.estimate_layers() {
@@ -57,7 +56,6 @@ impl Filter {
 
 impl Layer {
     /// Estimates the layer from at most `SAMPLE_WORDS` words.
-    #[must_use]
     pub fn estimate(&self) -> Estimate {
         self.sample(SAMPLE_WORDS)
     }

@@ -24,7 +24,6 @@ pub struct Geometry {
 
 impl Geometry {
     /// Words of the whole layer.
-    #[must_use]
     pub fn words(&self) -> u64 {
         u64::from(self.blocks) * u64::from(self.block_words)
     }
@@ -32,7 +31,6 @@ impl Geometry {
     /// Cache lines of a block, if four probes share a line (`hash/probe.rs`); else `None`. They do
     /// in layers of several blocks of whole lines.
     #[inline]
-    #[must_use]
     pub fn lines(&self) -> Option<u64> {
         let words = usize::from(self.block_words);
         (self.blocks > 1 && words.is_multiple_of(LINE_WORDS)).then_some((words / LINE_WORDS) as u64)

@@ -19,7 +19,6 @@ use crate::sharding::Shard;
 
 impl Filter {
     /// The identity: equal for a filter and its copies, however far they have grown.
-    #[must_use]
     pub fn identity(&self) -> u64 {
         let (params, shard) = (self.params(), self.shard());
         let public = |family, public: u128| digest(family, 0, public, &params, shard, None);

@@ -134,9 +134,6 @@ pub(super) struct UnitedLayer {
 impl Union {
     /// Computes the union of `filters`. Reads all bits. Without `limited`, no number of items is
     /// refused.
-    ///
-    /// # Errors
-    /// [`Unmergeable`].
     pub fn of(filters: &[&Filter], limited: bool) -> Result<Self, Unmergeable> {
         if let [first, others @ ..] = filters
             && let Some(difference) = others.iter().find_map(|other| difference(first, other))
@@ -159,7 +156,6 @@ impl Union {
     }
 
     /// Whether the first filter changes when it becomes the union.
-    #[must_use]
     pub fn changes(&self) -> bool {
         self.layers.iter().any(|layer| layer.changes)
     }
@@ -167,9 +163,6 @@ impl Union {
     /// Checks that the union may take its memory, in the place of `present` bytes of bits.
     /// `ceiling` returns the bytes of bits that a filter may take; it is called only if the union
     /// takes more than `present`.
-    ///
-    /// # Errors
-    /// `Error::Ceiling`.
     pub fn check_memory(
         &self,
         present: u64,
@@ -187,10 +180,7 @@ impl Union {
     }
 
     /// Makes `filter` the union. It is the first of the filters of [`Self::of`], or a copy of it,
-    /// and `others` are the remaining ones.
-    ///
-    /// # Errors
-    /// `Error::OutOfMemory`; nothing has changed then.
+    /// and `others` are the remaining ones. Errors: `Error::OutOfMemory`; nothing has changed then.
     pub fn write(self, filter: &mut Filter, others: &[&Filter]) -> Result<(), Error> {
         let missing = self.layers.iter().skip(filter.layers().len());
         let missing = missing

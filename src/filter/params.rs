@@ -23,10 +23,8 @@ impl Expansion {
     /// By 2, which is the default of the commands.
     pub const USUAL: Self = Self(2);
 
-    /// An expansion by `factor`; 0 is [`Self::NONSCALING`].
-    ///
-    /// # Errors
-    /// `Error::Expansion` above [`MAX_EXPANSION`].
+    /// An expansion by `factor`; 0 is [`Self::NONSCALING`]. Errors: `Error::Expansion` above
+    /// [`MAX_EXPANSION`].
     pub fn new(factor: u64) -> Result<Self, Error> {
         match u16::try_from(factor) {
             Ok(factor) if factor <= MAX_EXPANSION => Ok(Self(factor.into())),
@@ -36,14 +34,12 @@ impl Expansion {
 
     /// The expansion of a stored filter. Any number is valid, because old versions of RedisBloom
     /// took any.
-    #[must_use]
     pub fn stored(factor: u32) -> Self {
         Self(factor)
     }
 
     /// The factor: at least 1, and at most `MAX_EXPANSION` in a native filter. `None` for a
     /// non-scaling filter.
-    #[must_use]
     pub fn factor(self) -> Option<u32> {
         (self.0 != 0).then_some(self.0)
     }
@@ -76,10 +72,7 @@ pub struct Params {
 }
 
 impl Params {
-    /// Checks the ranges.
-    ///
-    /// # Errors
-    /// `Error::ErrorRate` (NaN included) or `Error::Capacity`.
+    /// Checks the ranges. Errors: `Error::ErrorRate` (NaN included) or `Error::Capacity`.
     pub fn check(&self) -> Result<(), Error> {
         check_ranges(self.error_rate, self.capacity)
     }

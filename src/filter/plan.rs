@@ -61,10 +61,8 @@ impl LayerPlan {
     }
 
     /// Makes the empty layer of a plan. `present` is the bytes of bits that the filter has already;
-    /// `ceiling` returns the bytes that it may have in total.
-    ///
-    /// # Errors
-    /// `Error::Ceiling`, also if `plan` is `None`; `Error::OutOfMemory`.
+    /// `ceiling` returns the bytes that it may have in total. Errors: `Error::Ceiling`, also if
+    /// `plan` is `None`; `Error::OutOfMemory`.
     pub(super) fn make(
         plan: Option<Self>,
         present: u64,
@@ -101,7 +99,6 @@ pub struct Plan {
 
 impl Plan {
     /// The plan of an existing filter.
-    #[must_use]
     pub fn of(filter: &Filter) -> Self {
         Self {
             family: filter.family(),
@@ -113,11 +110,9 @@ impl Plan {
         }
     }
 
-    /// The plan of a new native filter of `params` with bits. Allocates none.
-    ///
-    /// # Errors
-    /// Those of [`Filter::new`], for any memory: `Error::ErrorRate`, `Error::Capacity`, and
-    /// `Error::Ceiling` if the bits cannot be addressed.
+    /// The plan of a new native filter of `params` with bits. Allocates none. Errors: Those of
+    /// [`Filter::new`], for any memory: `Error::ErrorRate`, `Error::Capacity`, and `Error::Ceiling`
+    /// if the bits cannot be addressed.
     pub fn new(params: &Params) -> Result<Self, Error> {
         params.check()?;
         let &Params { error_rate, capacity, expansion, seed, .. } = params;
@@ -128,25 +123,20 @@ impl Plan {
     }
 
     /// Bytes of the whole filter, as [`Filter::bytes`] returns them; `u64::MAX` if there are more.
-    #[must_use]
     pub fn bytes(&self) -> u64 {
         let shapes = self.layers.iter().map(|layer| layer.shape);
         self.bit_bytes().saturating_add(Filter::struct_bytes(self.family.tag(), shapes))
     }
 
     /// Bytes of all bit arrays; `u64::MAX` if there are more.
-    #[must_use]
     pub fn bit_bytes(&self) -> u64 {
         self.layers
             .iter()
             .fold(0, |sum, layer| sum.saturating_add(layer.shape.words().saturating_mul(8)))
     }
 
-    /// Checks every invariant.
-    ///
-    /// # Errors
-    /// `Error::Impossible` or `Error::Layers` for the first invariant that is broken, or the error
-    /// of a number that is out of its range.
+    /// Checks every invariant. Errors: `Error::Impossible` or `Error::Layers` for the first
+    /// invariant that is broken, or the error of a number that is out of its range.
     pub fn check(&self) -> Result<(), Error> {
         let (count, factor) = (self.layers.len(), self.expansion.factor());
         let native = self.family == Family::Native;
@@ -217,29 +207,22 @@ impl Plan {
     }
 
     /// Makes a filter of this plan with all bits clear, for a decoder to fill. Call [`Self::check`]
-    /// first.
-    ///
-    /// # Errors
-    /// `Error::Ceiling` if the bits take more than `ceiling` bytes, `Error::OutOfMemory`.
+    /// first. Errors: `Error::Ceiling` if the bits take more than `ceiling` bytes,
+    /// `Error::OutOfMemory`.
     pub fn allocate(&self, ceiling: u64) -> Result<Filter, Error> {
         self.build(ceiling, |plan| Layer::new(plan.shape, plan.capacity, plan.error_rate))
     }
 
     /// Makes a filter of this plan whose bits have not arrived: each layer has room for one word
-    /// ([`Layer::arriving`]). Call [`Self::check`] first.
-    ///
-    /// # Errors
-    /// `Error::Ceiling` above `ceiling` bytes of bits, `Error::OutOfMemory`.
+    /// ([`Layer::arriving`]). Call [`Self::check`] first. Errors: `Error::Ceiling` above `ceiling`
+    /// bytes of bits, `Error::OutOfMemory`.
     pub fn begin(&self, ceiling: u64) -> Result<Filter, Error> {
         self.build(ceiling, |plan| Layer::arriving(plan.shape, plan.capacity, plan.error_rate))
     }
 
     /// Makes a filter of this plan. Calls `layer` to make each layer, oldest first. Call
-    /// [`Self::check`] first.
-    ///
-    /// # Errors
-    /// `Error::Ceiling` if the bits take more than `ceiling` bytes, `Error::OutOfMemory`, and the
-    /// errors of `layer`.
+    /// [`Self::check`] first. Errors: `Error::Ceiling` if the bits take more than `ceiling` bytes,
+    /// `Error::OutOfMemory`, and the errors of `layer`.
     pub fn build<E: From<Error>>(
         &self,
         ceiling: u64,
@@ -259,10 +242,8 @@ impl Plan {
         Ok(self.with_layers(layers)?)
     }
 
-    /// The filter of this plan, of layers that follow it.
-    ///
-    /// # Errors
-    /// `Error::Layers` if there are none.
+    /// The filter of this plan, of layers that follow it. Errors: `Error::Layers` if there are
+    /// none.
     pub fn with_layers(&self, layers: Vec<Layer>) -> Result<Filter, Error> {
         let &Self { family, seed, error_rate, expansion, shard, .. } = self;
         let filter = Filter::from_layers(family, seed, error_rate, expansion, layers);

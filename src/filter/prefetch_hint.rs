@@ -14,7 +14,6 @@ impl PrefetchHint {
     /// The hint for a filter. `None` if a prefetch gains nothing: the newest layer is small enough
     /// to stay cached, or has no blocks, or the hash is not the native one.
     #[inline]
-    #[must_use]
     pub fn of(filter: &Filter) -> Option<Self> {
         let blocks = filter.newest().blocks()?.block_address()?;
         (filter.family == Tag::Native).then(|| Self { seed: filter.seed(), blocks })
@@ -23,7 +22,6 @@ impl PrefetchHint {
     /// Hashes an item, and prefetches its cache lines. The hash is valid for every filter that this
     /// hint [fits](Self::fits).
     #[inline]
-    #[must_use]
     pub fn hash(&self, item: &[u8]) -> Hash {
         let hash = Hash::of(item, self.seed);
         self.blocks.prefetch(hash);
@@ -33,7 +31,6 @@ impl PrefetchHint {
     /// Whether the filter has the native hash with the hint's seed, and its newest layer has its
     /// blocks at the hint's address.
     #[inline]
-    #[must_use]
     pub fn fits(&self, filter: &Filter) -> bool {
         filter.family == Tag::Native
             && filter.seed() == self.seed

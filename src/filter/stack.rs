@@ -78,11 +78,9 @@ impl Extra {
 
 impl Filter {
     /// Makes an empty filter whose bits take at most `ceiling` bytes. Memory is zeroed lazily, so
-    /// time and resident memory do not depend on the size.
-    ///
-    /// # Errors
-    /// `Error::ErrorRate`, `Error::Capacity`, `Error::Ceiling`, `Error::OutOfMemory`. Nothing stays
-    /// allocated after an error.
+    /// time and resident memory do not depend on the size. Errors: `Error::ErrorRate`,
+    /// `Error::Capacity`, `Error::Ceiling`, `Error::OutOfMemory`. Nothing stays allocated after an
+    /// error.
     pub fn new(params: &Params, ceiling: u64) -> Result<Self, Error> {
         params.check()?;
         let &Params { error_rate, capacity, expansion, seed, .. } = params;
@@ -92,10 +90,8 @@ impl Filter {
     }
 
     /// Makes an empty filter as valkey-bloom does, whose bits take at most `ceiling` bytes. Ignores
-    /// the seed of `params`.
-    ///
-    /// # Errors
-    /// Those of [`Self::new`], and `Error::ErrorRate` for a tightening ratio outside (0, 1).
+    /// the seed of `params`. Errors: Those of [`Self::new`], and `Error::ErrorRate` for a
+    /// tightening ratio outside (0, 1).
     pub fn of_valkey(valkey: Valkey, params: &Params, ceiling: u64) -> Result<Self, Error> {
         params.check()?;
         let &Params { error_rate, capacity, expansion, .. } = params;
@@ -114,7 +110,6 @@ impl Filter {
 
     /// Makes a filter of stored layers, oldest first; `None` if there are none. The caller has
     /// checked the layers (`plan.rs`).
-    #[must_use]
     pub fn from_layers(
         family: Family,
         seed: u64,
@@ -155,13 +150,11 @@ impl Filter {
 
     /// The shard that the filter is; `None` for a filter that takes all items.
     #[inline]
-    #[must_use]
     pub fn shard(&self) -> Option<Shard> {
         self.extra.as_deref().and_then(|extra| extra.shard)
     }
 
     /// The product whose rules the filter follows.
-    #[must_use]
     pub fn family(&self) -> Family {
         match self.family {
             Tag::Native => Family::Native,
@@ -181,26 +174,22 @@ impl Filter {
     }
 
     /// The key of the filter's hash. It is secret: never send it to a client.
-    #[must_use]
     pub fn seed(&self) -> u64 {
         self.seed
     }
 
     /// The false positive rate that all layers together do not exceed on average.
-    #[must_use]
     pub fn error_rate(&self) -> f64 {
         self.error_rate
     }
 
     /// How the filter grows.
-    #[must_use]
     pub fn expansion(&self) -> Expansion {
         self.expansion
     }
 
     /// The parameters of an equal empty filter, for a native filter. For a valkey-bloom filter, the
     /// family is needed too.
-    #[must_use]
     pub fn params(&self) -> Params {
         let first = self.older().first().unwrap_or(&self.newest);
         Params {
@@ -237,7 +226,6 @@ impl Filter {
     /// Finds the layer that contains byte `at` of all layers: its index, and where it begins.
     /// `count` selects whether `at` counts stored bytes or bytes in memory. A byte past the end
     /// gives the newest layer. Layers know where they begin, so a binary search finds them.
-    #[must_use]
     pub fn layer_at(&self, at: u64, count: fn(Start) -> u64) -> (usize, Start) {
         let older = self.older();
         // A native filter has one layer, which begins at 0.
@@ -252,7 +240,6 @@ impl Filter {
 
     /// The layer that takes additions.
     #[inline]
-    #[must_use]
     pub fn newest(&self) -> &Layer {
         &self.newest
     }
@@ -265,14 +252,12 @@ impl Filter {
 
     /// The layers that take no additions any more, oldest first.
     #[inline]
-    #[must_use]
     pub fn older(&self) -> &[Layer] {
         self.extra.as_deref().map_or(&[], |extra| extra.older.as_slice())
     }
 
     /// Addresses of the allocations other than the bits and the boxes of layers, for memory
     /// accounting; null for an absent one. `None` if the filter has no such allocation.
-    #[must_use]
     pub fn older_memory(&self) -> Option<[*const u8; 3]> {
         let extra = self.extra.as_deref()?;
         let older = extra.older.first().map_or(std::ptr::null(), std::ptr::from_ref);
@@ -281,19 +266,16 @@ impl Filter {
     }
 
     /// The number of items that tested absent when they were added.
-    #[must_use]
     pub fn items(&self) -> u64 {
         self.layers().map(Layer::counted).fold(0, u64::saturating_add)
     }
 
     /// The number of items that the present layers are sized for.
-    #[must_use]
     pub fn capacity(&self) -> u64 {
         self.layers().map(Layer::capacity).fold(0, u64::saturating_add)
     }
 
     /// Bytes of all bit arrays, including bits that have not arrived yet ([`Layer::arriving`]).
-    #[must_use]
     pub fn bit_bytes(&self) -> u64 {
         match self.newest.span() {
             Some((_, end)) => end.memory,
@@ -302,14 +284,12 @@ impl Filter {
     }
 
     /// Bytes of the bit arrays that are allocated: all of them in a complete filter.
-    #[must_use]
     pub fn room(&self) -> u64 {
         self.layers().map(|layer| size_of_val(layer.bits().words()) as u64).sum()
     }
 
     /// Bytes of the whole filter: allocated bit arrays, this struct, the older layers. Equal
     /// complete filters give equal numbers, so the spare capacity of the layer list is left out.
-    #[must_use]
     pub fn bytes(&self) -> u64 {
         self.room() + Self::struct_bytes(self.family, self.layers().map(Layer::shape))
     }
@@ -327,7 +307,6 @@ impl Filter {
 
     /// Hashes the item as the filter's family does, with the filter's seed.
     #[inline]
-    #[must_use]
     pub fn hash(&self, item: &[u8]) -> Hash {
         match self.family {
             Tag::Native => Hash::of(item, self.seed),
@@ -350,7 +329,6 @@ impl Filter {
 
     /// Returns whether the item may have been added. Never false for an item that was added.
     #[inline]
-    #[must_use]
     pub fn contains(&self, hash: Hash) -> bool {
         self.newest.contains(hash) || (self.extra.is_some() && self.in_older(hash))
     }
@@ -364,10 +342,8 @@ impl Filter {
     /// Adds the item, and returns whether it tested absent before. The filter changes only if it
     /// did.
     ///
-    /// A full filter grows first, and then calls `ceiling` as [`Self::grow`] does.
-    ///
-    /// # Errors
-    /// Those of [`Self::grow`]. The filter is unchanged then and still answers queries.
+    /// A full filter grows first, and then calls `ceiling` as [`Self::grow`] does. Errors: Those of
+    /// [`Self::grow`]. The filter is unchanged then and still answers queries.
     #[inline]
     pub fn add(&mut self, hash: Hash, ceiling: impl FnOnce(Demand) -> u64) -> Result<bool, Error> {
         if !self.older().is_empty() || self.newest.is_full() {
@@ -402,9 +378,6 @@ impl Filter {
     }
 
     /// Copies the filter, with the same seed, bits and counts.
-    ///
-    /// # Errors
-    /// `Error::OutOfMemory`.
     pub fn duplicate(&self) -> Result<Self, Error> {
         let extra = self.extra.as_deref().map(Extra::duplicate).transpose()?;
         Ok(Self { newest: self.newest.duplicate()?, extra, ..*self })
@@ -412,10 +385,8 @@ impl Filter {
 
     /// Adds a new layer. `ceiling` gets the bytes that the bits of all layers would take then, and
     /// returns the bytes that they may take. It is called once, and only if a layer can be added.
-    ///
-    /// # Errors
-    /// `Error::Full` for a non-scaling filter, `Error::Overflow` for one that goes on in pages,
-    /// `Error::Layers`, `Error::Ceiling`, `Error::OutOfMemory`.
+    /// Errors: `Error::Full` for a non-scaling filter, `Error::Overflow` for one that goes on in
+    /// pages, `Error::Layers`, `Error::Ceiling`, `Error::OutOfMemory`.
     #[cold]
     pub fn grow(&mut self, ceiling: impl FnOnce(Demand) -> u64) -> Result<(), Error> {
         let factor = self.expansion.factor().ok_or(Error::Full)?;
@@ -437,10 +408,8 @@ impl Filter {
     }
 
     /// Makes a filter that was refused with `Error::Overflow` a filter of pages above its layer,
-    /// which takes its place. What is left here is empty.
-    ///
-    /// # Errors
-    /// `Error::OutOfMemory`; nothing has changed then.
+    /// which takes its place. What is left here is empty. Errors: `Error::OutOfMemory`; nothing has
+    /// changed then.
     pub fn overflow(&mut self) -> Result<Paged, Error> {
         let (params, shard) = (self.params(), self.shard());
         let empty = LayerPlan::native(1, self.error_rate);

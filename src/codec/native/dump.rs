@@ -48,7 +48,6 @@ fn identity(filter: &Filter) -> u64 {
 }
 
 /// The header of a dump, and the iterator that goes with it.
-#[must_use]
 pub fn header(filter: &Filter) -> (i64, Vec<u8>) {
     let header = match filter.family() {
         Family::RedisBloom(family) => redisbloom::header(filter, family),
@@ -70,7 +69,6 @@ fn read_header(data: &[u8]) -> Result<Plan, Error> {
 
 /// Returns the next iterator and the chunk for iterator `from`, which may be any number; `None`
 /// beyond the end and for numbers below 1.
-#[must_use]
 pub fn at(filter: &Filter, from: i64) -> Option<(i64, Vec<u8>)> {
     cut(filter, from, filter.bit_bytes())
 }
@@ -176,9 +174,6 @@ impl<'a> Part<'a> {
 impl Load {
     /// Begins with the header of a dump, of a filter of at most `ceiling` bytes of bits. The memory
     /// for them is allocated as they arrive ([`Self::take`]).
-    ///
-    /// # Errors
-    /// Any [`Error`] for bad bytes.
     pub fn begin(data: &[u8], ceiling: u64) -> Result<Self, Error> {
         let plan = read_header(data)?;
         Ok(Self::resume(plan.begin(ceiling)?, 0))
@@ -186,7 +181,6 @@ impl Load {
 
     /// Whether `data` is the header of a filter with this identity. A client repeats the header if
     /// it got no reply.
-    #[must_use]
     pub fn began_with(&self, data: &[u8]) -> bool {
         read_header(data).is_ok_and(|plan| header::identity(plan) == self.identity)
     }
@@ -232,7 +226,6 @@ impl Load {
     }
 
     /// The incomplete filter; to measure, save and copy, not to query.
-    #[must_use]
     pub fn filter(&self) -> &Filter {
         &self.filter
     }
@@ -243,28 +236,23 @@ impl Load {
     }
 
     /// Bytes of the stream that were received.
-    #[must_use]
     pub fn received(&self) -> u64 {
         self.received
     }
 
     /// Bytes of bits that are allocated: at most eight times what each layer has.
-    #[must_use]
     pub fn room(&self) -> u64 {
         self.room
     }
 
     /// Returns the next iterator and the chunk for iterator `from`, from the received bytes.
-    #[must_use]
     pub fn at(&self, from: i64) -> Option<(i64, Vec<u8>)> {
         cut(&self.filter, from, self.received)
     }
 
     /// Takes the next chunk, or one that was taken already: a client repeats it if it got no reply.
     /// If the chunk needs more memory, `ceiling` gets the number of allocated bytes
-    /// ([`Self::room`]) and returns how many bytes of bits the whole filter may take.
-    ///
-    /// # Errors
+    /// ([`Self::room`]) and returns how many bytes of bits the whole filter may take. Errors:
     /// `Error::Order` for a gap, `Error::Ceiling`, `Error::OutOfMemory`, and any other [`Error`]
     /// for bad bytes; no bit changes then.
     pub fn take(
@@ -295,23 +283,17 @@ impl Load {
     }
 
     /// Copies the incomplete filter.
-    ///
-    /// # Errors
-    /// `Error::OutOfMemory`.
     pub fn duplicate(&self) -> Result<Self, FilterError> {
         Ok(Self { filter: self.filter.duplicate()?, ..*self })
     }
 
     /// The filter; it is complete once [`Self::take`] has returned [`Taken::Last`].
-    #[must_use]
     pub fn into_filter(self) -> Filter {
         self.filter
     }
 }
 
-/// Accepts a repeated chunk for a complete `filter` that has every bit of it already.
-///
-/// # Errors
+/// Accepts a repeated chunk for a complete `filter` that has every bit of it already. Errors:
 /// `Error::Exists` for a header, `Error::Complete` for a chunk that would change the filter, and
 /// any other [`Error`] for bad bytes.
 pub fn repeat(filter: &Filter, iterator: i64, data: &[u8]) -> Result<(), Error> {

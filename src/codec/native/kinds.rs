@@ -31,9 +31,6 @@ pub enum Stored {
 ///
 /// Memory is allocated as they arrive, so a forged size costs nothing. A filter that the allocator
 /// refuses is read to its end all the same, so that what comes after it can be read.
-///
-/// # Errors
-/// Any [`Error`]; nothing stays allocated.
 pub fn load(source: &mut impl Source, ceiling: u64) -> Result<Stored, Error> {
     let header = source.next().ok_or(Error::Truncated)?;
     if header::is_paged(header.as_ref()) {
@@ -56,9 +53,6 @@ pub enum Load {
 impl Load {
     /// Begins with the header of a dump, of a filter of at most `ceiling` bytes. The memory is
     /// allocated as chunks arrive.
-    ///
-    /// # Errors
-    /// Any [`Error`] for bad bytes.
     pub fn begin(data: &[u8], ceiling: u64) -> Result<Self, Error> {
         if header::is_paged(data) {
             paged::dump::Load::begin(data, ceiling).map(Self::Pages)
@@ -68,7 +62,6 @@ impl Load {
     }
 
     /// The shard that the filter is, if it is one.
-    #[must_use]
     pub fn shard(&self) -> Option<Shard> {
         match self {
             Self::Layers(load) => load.filter().shard(),
@@ -77,7 +70,6 @@ impl Load {
     }
 
     /// The identity of the filter.
-    #[must_use]
     pub fn identity(&self) -> u64 {
         match self {
             Self::Layers(load) => load.filter().identity(),
@@ -87,7 +79,6 @@ impl Load {
 
     /// Whether `data` is the header of a filter with this identity. A client repeats the header if
     /// it got no reply.
-    #[must_use]
     pub fn began_with(&self, data: &[u8]) -> bool {
         match self {
             Self::Layers(load) => load.began_with(data),
@@ -96,11 +87,8 @@ impl Load {
     }
 
     /// Takes the next chunk, or one that was taken already. `ceiling` returns how many bytes the
-    /// filter may take.
-    ///
-    /// # Errors
-    /// `Error::Order` for a gap, `Error::Ceiling`, `Error::OutOfMemory`, and any other [`Error`]
-    /// for bad bytes; nothing changes then.
+    /// filter may take. Errors: `Error::Order` for a gap, `Error::Ceiling`, `Error::OutOfMemory`,
+    /// and any other [`Error`] for bad bytes; nothing changes then.
     pub fn take(
         &mut self,
         iterator: i64,
@@ -114,7 +102,6 @@ impl Load {
     }
 
     /// The header of a dump of what was received.
-    #[must_use]
     pub fn header(&self) -> (i64, Vec<u8>) {
         match self {
             Self::Layers(load) => dump::header(load.filter()),
@@ -123,7 +110,6 @@ impl Load {
     }
 
     /// Returns the next iterator and the chunk for iterator `from`, from what was received.
-    #[must_use]
     pub fn at(&self, from: i64) -> Option<(i64, Vec<u8>)> {
         match self {
             Self::Layers(load) => load.at(from),
@@ -140,7 +126,6 @@ impl Load {
     }
 
     /// Bytes of bits and pages that are allocated.
-    #[must_use]
     pub fn bytes(&self) -> u64 {
         match self {
             Self::Layers(load) => load.room(),
@@ -149,9 +134,6 @@ impl Load {
     }
 
     /// The filter, after [`Self::take`] has returned [`Taken::Last`].
-    ///
-    /// # Errors
-    /// `Error::OutOfMemory`.
     pub fn finish(self) -> Result<Stored, Error> {
         match self {
             Self::Layers(load) => Ok(Stored::Layers(load.into_filter())),
@@ -160,9 +142,6 @@ impl Load {
     }
 
     /// Copies the incomplete filter.
-    ///
-    /// # Errors
-    /// `Error::OutOfMemory`.
     pub fn duplicate(&self) -> Result<Self, FilterError> {
         match self {
             Self::Layers(load) => load.duplicate().map(Self::Layers),

@@ -125,9 +125,7 @@ pub(in crate::codec) fn cut(filter: &Filter, from: i64, present: u64) -> Option<
     Some((next, out))
 }
 
-/// The position of a chunk in the stream: its start, and its end, exclusive.
-///
-/// # Errors
+/// The position of a chunk in the stream: its start, and its end, exclusive. Errors:
 /// `Error::TooBig` if the chunk does not lie inside one layer, `Error::Unaligned` if it does not
 /// cover whole words of that layer, `Error::Order` if it begins beyond the last layer,
 /// `Error::Malformed` if it begins before the first.

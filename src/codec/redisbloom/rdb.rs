@@ -16,9 +16,6 @@ const OPTIONS_SINCE: i32 = 2;
 const GROWTH_SINCE: i32 = 4;
 
 /// Reads a filter with one of the `ENCODING_VERSIONS` and at most `ceiling` bytes of bits.
-///
-/// # Errors
-/// Any [`Error`]; nothing stays allocated.
 pub fn load(source: &mut impl NumberSource, version: i32, ceiling: u64) -> Result<Filter, Error> {
     let size = unsigned(source)?;
     let count = unsigned(source)?;

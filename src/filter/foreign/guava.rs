@@ -31,7 +31,6 @@ pub(in crate::filter) fn hash(item: &[u8]) -> Hash {
 }
 
 /// Bits and probes that Guava gives a filter for `capacity` items at `rate` in (0, 1).
-#[must_use]
 pub fn optimal(capacity: u64, rate: f64) -> (u64, u64) {
     // The conversion saturates, as Java's does.
     let bits = (-(capacity as f64) * libm::log(rate) / (LN2 * LN2)) as u64;
@@ -39,28 +38,24 @@ pub fn optimal(capacity: u64, rate: f64) -> (u64, u64) {
 }
 
 /// Probes that Guava's formula gives a filter of this many bits, whatever rate they were made for.
-#[must_use]
 pub fn optimal_probes(bits: u64, capacity: u64) -> u64 {
     let probes = (bits as f64 / capacity as f64 * LN2).round() as u64;
     probes.max(1)
 }
 
 /// Probes that newer releases of Guava give a filter at `rate`.
-#[must_use]
 pub fn probes_of_rate(rate: f64) -> u64 {
     let probes = (-libm::log(rate) / LN2).round() as u64;
     probes.max(1)
 }
 
 /// Capacity and rate at the design point for this many bits and probes, both at least 1.
-#[must_use]
 pub fn design(bits: u64, probes: u16) -> (u64, f64) {
     let capacity = (bits as f64 / f64::from(probes) * LN2).round() as u64;
     (capacity.max(1), libm::ldexp(1.0, -i32::from(probes)))
 }
 
 /// The most likely number of items if `set` bits are set; `u64::MAX` if all are.
-#[must_use]
 pub fn items_of(set: u64, bits: u64, probes: u16) -> u64 {
     let items = -(bits as f64) / f64::from(probes) * libm::log1p(-(set as f64 / bits as f64));
     items.round() as u64

@@ -57,13 +57,11 @@ const LN2_SQUARED: f64 = 0.480_453_013_918_201;
 const LAYER_RATE_RATIO: f64 = 0.5;
 
 /// Bits per item at a rate in (0, 1).
-#[must_use]
 pub fn bits_per_item(rate: f64) -> f64 {
     (libm::log(rate) / LN2_SQUARED).abs()
 }
 
 /// Probes at this many bits per item.
-#[must_use]
 pub fn probes(bits_per_item: f64) -> u64 {
     (LN2 * bits_per_item).ceil() as u64
 }
@@ -131,7 +129,6 @@ const ROUNDING: f64 = 1e-15;
 
 /// Returns whether some version of RedisBloom gives a layer of `capacity` items at `rate` this
 /// shape.
-#[must_use]
 pub fn fits(shape: &Classic, capacity: u64, rate: f64) -> bool {
     let per_item = bits_per_item(rate);
     if u64::from(shape.probes) != probes(per_item) {

@@ -70,7 +70,6 @@ impl Valkey {
 
     /// The rate of layer `index` of a filter of this rate. `None` if valkey-bloom would refuse the
     /// layer, because the rate reaches the smallest normal double; also for a ratio outside (0, 1).
-    #[must_use]
     pub fn layer_rate(&self, error_rate: f64, index: usize) -> Option<f64> {
         // NaN is outside too.
         if !(self.tightening > 0.0 && self.tightening < 1.0) {
@@ -109,7 +108,6 @@ impl Valkey {
     }
 
     /// Returns whether valkey-bloom gives a layer of `capacity` items at `rate` this shape.
-    #[must_use]
     pub fn fits(shape: &Classic, capacity: u64, rate: f64) -> bool {
         let wanted = wanted(capacity, rate);
         // Any number in this range may be `wanted` rounded up; nearly always both ends are equal.

@@ -45,7 +45,6 @@ pub struct Hash {
 impl Hash {
     /// Hashes `item`, of any length including 0, with `seed`.
     #[inline]
-    #[must_use]
     pub fn of(item: &[u8], seed: u64) -> Self {
         let hash = if item.len() <= MAX_SEEDED_LEN {
             xxh3_128_with_seed(item, seed)
@@ -80,7 +79,6 @@ fn expand(seed: u64) -> [u8; SECRET_BYTES] {
 }
 
 /// XXH3-64 of stored bytes, without a key: detects damage, not malice.
-#[must_use]
 pub fn checksum(bytes: &[u8]) -> u64 {
     xxh3_64(bytes)
 }

@@ -48,7 +48,6 @@ const REMIX: u64 = 0x9E37_79B9_7F4A_7C15;
 /// Lemire, "Fast Random Integer Generation in an Interval" (2019): no division, and `n` need not be
 /// a power of two.
 #[inline]
-#[must_use]
 pub fn scale(x: u64, n: u64) -> u64 {
     ((u128::from(x) * u128::from(n)) >> 64) as u64
 }
@@ -68,7 +67,6 @@ pub(in crate::filter) struct ProbeSequence {
 impl ProbeSequence {
     /// Starts at the first probe of the item. Every layer and every block length has this start.
     #[inline]
-    #[must_use]
     pub(in crate::filter) fn new(hash: Hash) -> Self {
         Self { x: hash.probes, y: hash.block.wrapping_mul(REMIX) }
     }
@@ -109,7 +107,6 @@ pub(in crate::filter) struct ProbeGroup {
 impl ProbeGroup {
     /// The word of the line, and the bit in that word, of probe `i`, in `[0, 4)`.
     #[inline]
-    #[must_use]
     pub(in crate::filter) fn at(self, i: u8) -> (usize, u32) {
         let place = (self.places << (PLACE_BITS * u32::from(i))) >> (64 - PLACE_BITS);
         ((place / 64) as usize, (place % 64) as u32)

@@ -41,10 +41,8 @@ pub struct Bits(Box<[u64]>);
 
 impl Bits {
     /// Allocates `words` * 64 zero bits without touching their pages. `words` must be at least 1
-    /// and at most `MAX_WORDS`.
-    ///
-    /// # Errors
-    /// `Error::OutOfMemory` if the allocator refuses or `words` is out of range.
+    /// and at most `MAX_WORDS`. Errors: `Error::OutOfMemory` if the allocator refuses or `words` is
+    /// out of range.
     pub fn zeroed(words: u64) -> Result<Self, Error> {
         let refused = Error::OutOfMemory(words.saturating_mul(8));
         let Ok(len) = usize::try_from(words) else {
@@ -71,7 +69,6 @@ impl Bits {
 
     /// The words, in order.
     #[inline]
-    #[must_use]
     pub fn words(&self) -> &[u64] {
         &self.0
     }
@@ -83,16 +80,11 @@ impl Bits {
     }
 
     /// Copies the array. Pages without a set bit stay untouched in the copy.
-    ///
-    /// # Errors
-    /// `Error::OutOfMemory`.
     pub(in crate::filter) fn duplicate(&self) -> Result<Self, Error> {
         self.extended(self.words().len() as u64)
     }
 
-    /// Grows the array to `words` * 64 bits; the new bits are zero. Never shrinks it.
-    ///
-    /// # Errors
+    /// Grows the array to `words` * 64 bits; the new bits are zero. Never shrinks it. Errors:
     /// `Error::OutOfMemory`; the array is unchanged then.
     pub(in crate::filter) fn grow(&mut self, words: u64) -> Result<(), Error> {
         if words > self.words().len() as u64 {
@@ -187,7 +179,6 @@ impl Bits {
     }
 
     /// The number of set bits. Reads every page.
-    #[must_use]
     pub fn count_ones(&self) -> u64 {
         self.0.view_bits::<Lsb0>().count_ones() as u64
     }
@@ -195,7 +186,6 @@ impl Bits {
     /// Returns whether the array is too large for the processor's caches, so that a prefetch is
     /// worth its instructions.
     #[inline]
-    #[must_use]
     pub fn is_uncached(&self) -> bool {
         self.words().len() > CACHED_WORDS
     }

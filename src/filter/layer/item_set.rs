@@ -105,21 +105,18 @@ impl Answers {
 
     /// The number of answers, in `[0, CHUNK]`.
     #[inline]
-    #[must_use]
     pub fn count(self) -> usize {
         self.count
     }
 
     /// The number of answers that are yes.
     #[inline]
-    #[must_use]
     pub fn ones(self) -> usize {
         self.ones.len() as usize
     }
 
     /// The answers as bits: bit i is that of item i.
     #[inline]
-    #[must_use]
     pub fn bits(self) -> u64 {
         self.ones.0
     }

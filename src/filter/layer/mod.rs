@@ -30,7 +30,6 @@ pub enum Shape {
 
 impl Shape {
     /// Words of the whole layer.
-    #[must_use]
     pub fn words(&self) -> u64 {
         match self {
             Self::Blocked(geometry) => geometry.words(),
@@ -39,7 +38,6 @@ impl Shape {
     }
 
     /// Bits set per item.
-    #[must_use]
     pub fn probes(&self) -> u16 {
         match self {
             Self::Blocked(geometry) => u16::from(geometry.probes),
@@ -90,18 +88,12 @@ const ROOM_FACTOR: u64 = 8;
 impl Layer {
     /// Makes an empty layer of the given shape and plan. The caller has checked the shape
     /// (`plan.rs`).
-    ///
-    /// # Errors
-    /// `Error::OutOfMemory`.
     pub fn new(shape: Shape, capacity: u64, error_rate: f64) -> Result<Self, Error> {
         Ok(Self::with_bits(Bits::zeroed(shape.words())?, shape, capacity, error_rate))
     }
 
     /// Makes a layer whose bits are still to arrive, with room for its first word
     /// ([`Self::make_room`]). Nobody may query it or add to it until all are there.
-    ///
-    /// # Errors
-    /// `Error::OutOfMemory`.
     pub fn arriving(shape: Shape, capacity: u64, error_rate: f64) -> Result<Self, Error> {
         Ok(Self::with_bits(Bits::zeroed(1)?, shape, capacity, error_rate))
     }
@@ -115,10 +107,7 @@ impl Layer {
     }
 
     /// Makes room for the first `words` words of the layer, and for up to eight times as many in
-    /// advance.
-    ///
-    /// # Errors
-    /// `Error::OutOfMemory`; the layer is unchanged then.
+    /// advance. Errors: `Error::OutOfMemory`; the layer is unchanged then.
     pub fn make_room(&mut self, words: u64) -> Result<(), Error> {
         if words <= self.bits().words().len() as u64 {
             return Ok(());
@@ -128,9 +117,6 @@ impl Layer {
     }
 
     /// Copies the layer.
-    ///
-    /// # Errors
-    /// `Error::OutOfMemory`.
     pub fn duplicate(&self) -> Result<Self, Error> {
         let kind = match &self.kind {
             Kind::Blocked(layer) => {
@@ -146,7 +132,6 @@ impl Layer {
     }
 
     /// Items counted so far. This is the number that is stored.
-    #[must_use]
     pub fn counted(&self) -> u64 {
         self.counted
     }
@@ -157,20 +142,17 @@ impl Layer {
     }
 
     /// Items that the layer is sized for.
-    #[must_use]
     pub fn capacity(&self) -> u64 {
         self.capacity
     }
 
     /// The rate that the layer does not exceed up to its capacity.
-    #[must_use]
     pub fn error_rate(&self) -> f64 {
         self.error_rate
     }
 
     /// Returns whether the layer holds as many items as it is sized for.
     #[inline]
-    #[must_use]
     pub fn is_full(&self) -> bool {
         self.counted >= self.capacity
     }
@@ -182,7 +164,6 @@ impl Layer {
     }
 
     /// The shape of the bit array.
-    #[must_use]
     pub fn shape(&self) -> Shape {
         match &self.kind {
             Kind::Blocked(layer) => layer.geometry().into(),
@@ -191,7 +172,6 @@ impl Layer {
     }
 
     /// Address of the box of a boxed kind, for memory accounting.
-    #[must_use]
     pub fn boxed(&self) -> Option<*const u8> {
         match &self.kind {
             Kind::Blocked(_) => None,
@@ -200,7 +180,6 @@ impl Layer {
     }
 
     /// Bytes of the box of a layer of this shape; 0 for a kind that is not boxed.
-    #[must_use]
     pub fn boxed_bytes(shape: Shape) -> usize {
         match shape {
             Shape::Blocked(_) => 0,
@@ -209,7 +188,6 @@ impl Layer {
     }
 
     /// The bit array.
-    #[must_use]
     pub fn bits(&self) -> &Bits {
         match &self.kind {
             Kind::Blocked(layer) => layer.bits(),
@@ -312,7 +290,6 @@ impl Layer {
 
     /// Returns whether the item may be in this layer.
     #[inline]
-    #[must_use]
     pub fn contains(&self, hash: Hash) -> bool {
         match &self.kind {
             Kind::Blocked(layer) => layer.contains(hash),

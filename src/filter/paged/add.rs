@@ -87,7 +87,6 @@ impl Writing {
 impl Paged {
     /// Returns whether the item may have been added; to a window, within the window that ends at
     /// `now`.
-    #[must_use]
     pub fn contains(&self, hash: Hash, now: i64) -> bool {
         self.base().is_some_and(|base| base.contains(hash))
             || self.pages.find(hash).is_some_and(|payload| self.reading(now).holds(payload))
@@ -123,11 +122,8 @@ impl Paged {
 
     /// Adds an item. For a client of a window, [`Self::turn`] came before. `ceiling` returns the
     /// bytes that the filter may have in total, and is called only before a page is split for a
-    /// client.
-    ///
-    /// # Errors
-    /// For a client, `Error::Full` and `Error::Ceiling`. `Error::OutOfMemory`. The filter is
-    /// unchanged then.
+    /// client. Errors: For a client, `Error::Full` and `Error::Ceiling`. `Error::OutOfMemory`. The
+    /// filter is unchanged then.
     pub fn add(
         &mut self,
         hash: Hash,
@@ -145,11 +141,9 @@ impl Paged {
         Ok(self.note(writing, before))
     }
 
-    /// Adds each item in order, as [`Self::add`] does. Answers one chunk at a time.
-    ///
-    /// # Errors
-    /// Those of [`Self::add`]. The first item that fails and all items after it are not added and
-    /// get no answer.
+    /// Adds each item in order, as [`Self::add`] does. Answers one chunk at a time. Errors: Those
+    /// of [`Self::add`]. The first item that fails and all items after it are not added and get no
+    /// answer.
     #[inline]
     pub fn add_each<'a>(
         &mut self,

@@ -21,7 +21,6 @@ impl Paged {
     }
 
     /// Bytes of pages that were forgotten and are not freed yet.
-    #[must_use]
     pub fn leaving_bytes(&self) -> u64 {
         self.rest.as_deref().map_or(0, |rest| rest.leaving.iter().map(Page::bytes).sum())
     }

@@ -50,7 +50,6 @@ pub struct PagedPlan {
 
 impl PagedPlan {
     /// The plan of an existing filter.
-    #[must_use]
     pub fn of(filter: &Paged) -> Self {
         Self {
             seed: filter.seed,
@@ -65,10 +64,7 @@ impl PagedPlan {
         }
     }
 
-    /// Checks every invariant.
-    ///
-    /// # Errors
-    /// The first invariant that is broken.
+    /// Checks every invariant. Errors: The first invariant that is broken.
     pub fn check(&self) -> Result<(), Error> {
         let &Self { capacity, expansion, .. } = self;
         self.params().check()?;
@@ -116,7 +112,6 @@ impl PagedPlan {
     }
 
     /// The parameters of the filter.
-    #[must_use]
     pub fn params(&self) -> Params {
         let &Self { error_rate, capacity, expansion, seed, .. } = self;
         let cells = match self.pages.payload {
@@ -128,7 +123,6 @@ impl PagedPlan {
 
     /// The identity: equal for a filter and its copies, however far they have grown, also before
     /// pages lay above its layer.
-    #[must_use]
     pub fn identity(&self) -> u64 {
         let rules = self.window.as_ref().map(|window| window.rules);
         identity::native(&self.params(), self.shard, rules)

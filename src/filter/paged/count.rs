@@ -58,14 +58,12 @@ impl Paged {
 
     /// How often the item was added and not deleted since: exact but for items with equal tags, and
     /// never too low. The highest count means "at least so often". 0 if the filter does not count.
-    #[must_use]
     pub fn count(&self, hash: Hash) -> u64 {
         if self.counts() { self.pages.count(hash) } else { 0 }
     }
 
     /// Refused deletions of saturated items, since this filter was made, loaded or copied on this
     /// server.
-    #[must_use]
     pub fn refused_deletions(&self) -> u64 {
         self.rest.as_deref().map_or(0, |rest| rest.refused.into())
     }

@@ -9,7 +9,6 @@ use crate::filter::estimate::Estimate;
 impl Paged {
     /// The share of the pages' slots that are taken, and the rate of the base and the pages
     /// together.
-    #[must_use]
     pub fn estimate(&self) -> Estimate {
         let pages = self.estimate_pages();
         let base = self.base().map_or(0.0, |base| base.estimate().error_rate);
@@ -17,7 +16,6 @@ impl Paged {
     }
 
     /// [`Self::estimate`] of the pages alone.
-    #[must_use]
     pub fn estimate_pages(&self) -> Estimate {
         let room = self.pages.plan().most_slots(self.pages.pages().len().max(1) as u64);
         let fill = (self.pages.slot_count() as f64 / room as f64).min(1.0);
@@ -25,20 +23,17 @@ impl Paged {
     }
 
     /// The rate for which the pages were made.
-    #[must_use]
     pub fn error_rate_of_pages(&self) -> f64 {
         self.error_rate * if self.base().is_some() { SHARE_ABOVE } else { 1.0 }
     }
 
     /// Items whose count is the highest and stays; `None` in a filter that does not count. Exact up
     /// to 100,000 items.
-    #[must_use]
     pub fn saturated(&self) -> Option<u64> {
         self.counts().then(|| self.pages.sample().saturated)
     }
 
     /// [`PagedPlan::identity`].
-    #[must_use]
     pub fn identity(&self) -> u64 {
         PagedPlan::of(self).identity()
     }

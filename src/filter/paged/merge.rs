@@ -75,7 +75,6 @@ impl<'a> Member<'a> {
     }
 
     /// How often a filter that is in a union once can be in it again, of `times`, with an effect.
-    #[must_use]
     pub fn repeats(self, times: usize) -> usize {
         match self {
             Self::Pages(paged) if paged.counts() => times.min(MOST_REPEATS),
@@ -84,7 +83,6 @@ impl<'a> Member<'a> {
     }
 
     /// Bytes of bits and pages.
-    #[must_use]
     pub fn bytes(self) -> u64 {
         self.base().map_or(0, base_bytes) + self.pages().map_or(0, Pages::bytes)
     }
@@ -118,9 +116,6 @@ impl Paged {
     /// ([`Member::repeats`]). `None` if the first one is the union already. Without `limited`,
     /// neither the number of items nor the rate refuses it. `ceiling` is called only if the union
     /// may take more than the first one.
-    ///
-    /// # Errors
-    /// [`NoUnion`].
     pub fn union(
         members: &[Member],
         limited: bool,

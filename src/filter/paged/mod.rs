@@ -110,12 +110,9 @@ const _: () = assert!(size_of::<Result<super::Filter, Paged>>() <= 96);
 impl Paged {
     /// Makes an empty filter: a window if there are `rules`, a counting filter if `params` has
     /// counters, otherwise a filter that grows from nothing. When it is as full as it was reserved
-    /// for, it takes at most about `ceiling` bytes.
-    ///
-    /// # Errors
-    /// `Error::ErrorRate`, `Error::Capacity`; `Error::Window` for rules out of range, for a window
-    /// with counters, and for a window of items that has an expansion; `Error::Ceiling`,
-    /// `Error::OutOfMemory`.
+    /// for, it takes at most about `ceiling` bytes. Errors: `Error::ErrorRate`, `Error::Capacity`;
+    /// `Error::Window` for rules out of range, for a window with counters, and for a window of
+    /// items that has an expansion; `Error::Ceiling`, `Error::OutOfMemory`.
     pub fn new(params: &Params, rules: Option<Rules>, ceiling: u64) -> Result<Self, Error> {
         params.check()?;
         if let Some(rules) = rules {
@@ -142,9 +139,6 @@ impl Paged {
 
     /// The filter with empty pages above a full layer of plain bits. `params` are those of the
     /// layer's filter. Allocates no pages.
-    ///
-    /// # Errors
-    /// Those of [`Params::check`].
     pub fn above(base: Layer, params: &Params, shard: Option<Shard>) -> Result<Self, Error> {
         params.check()?;
         let pages = Pages::new(plan_above(params.error_rate)?)?;
@@ -153,7 +147,6 @@ impl Paged {
 
     /// The filter of a plan that [`PagedPlan::check`] accepts, with the layer and the pages of the
     /// plan.
-    #[must_use]
     pub fn from_parts(plan: &PagedPlan, base: Option<Layer>, mut pages: Pages) -> Self {
         if let Some(window) = &plan.window {
             window.tell(&mut pages);
@@ -176,9 +169,6 @@ impl Paged {
     }
 
     /// Copies the filter.
-    ///
-    /// # Errors
-    /// `Error::OutOfMemory`.
     pub fn duplicate(&self) -> Result<Self, Error> {
         let part = match self.part() {
             Part::Nothing => Part::Nothing,
@@ -189,33 +179,28 @@ impl Paged {
     }
 
     /// The key of the filter's hash. It is secret: never send it to a client.
-    #[must_use]
     pub fn seed(&self) -> u64 {
         self.seed
     }
 
     /// The false positive rate that the filter does not exceed on average.
-    #[must_use]
     pub fn error_rate(&self) -> f64 {
         self.error_rate
     }
 
     /// How many items it was reserved for; in a window, the items of the whole window.
-    #[must_use]
     pub fn capacity(&self) -> u64 {
         self.capacity
     }
 
     /// Whether it refuses new items at its capacity, and the factor for [`Self::stack`].
     #[inline]
-    #[must_use]
     pub fn expansion(&self) -> Expansion {
         self.rest.as_deref().map_or(Expansion::USUAL, |rest| rest.expansion)
     }
 
     /// The shard that the filter is; `None` for a filter that takes all items.
     #[inline]
-    #[must_use]
     pub fn shard(&self) -> Option<Shard> {
         self.rest.as_deref().and_then(|rest| rest.shard)
     }
@@ -231,33 +216,28 @@ impl Paged {
 
     /// The full layer of plain bits below the pages.
     #[inline]
-    #[must_use]
     pub fn base(&self) -> Option<&Layer> {
         if let Part::Base(base) = self.part() { Some(base) } else { None }
     }
 
     /// The pages.
-    #[must_use]
     pub fn pages(&self) -> &Pages {
         &self.pages
     }
 
     /// How the filter forgets, and its generations.
     #[inline]
-    #[must_use]
     pub fn window(&self) -> Option<&Window> {
         if let Part::Window(window) = self.part() { Some(window) } else { None }
     }
 
     /// Whether items can be deleted.
     #[inline]
-    #[must_use]
     pub fn counts(&self) -> bool {
         matches!(self.pages.plan().payload, Payload::Count { .. })
     }
 
     /// The parameters of an equal empty filter; for a window, its rules are needed too.
-    #[must_use]
     pub fn params(&self) -> Params {
         let cells = if self.counts() { CellKind::Counters } else { CellKind::Bits };
         let &Self { error_rate, capacity, seed, .. } = self;
@@ -267,14 +247,12 @@ impl Paged {
 
     /// Hashes an item with the filter's seed.
     #[inline]
-    #[must_use]
     pub fn hash(&self, item: &[u8]) -> Hash {
         Hash::of(item, self.seed)
     }
 
     /// The items that are in the filter at `now`. Only a window needs the time. Exact, but for
     /// items that were taken for others by chance when they were added.
-    #[must_use]
     pub fn items(&self, now: i64) -> u64 {
         match self.window() {
             Some(window) => window.items(now),
@@ -283,7 +261,6 @@ impl Paged {
     }
 
     /// Bytes of the whole filter. Equal filters give equal numbers.
-    #[must_use]
     pub fn bytes(&self) -> u64 {
         let part = match self.part() {
             Part::Nothing => 0,
@@ -299,7 +276,6 @@ impl Paged {
     /// What a stack of layers would have that grows by the expansion: the number of layers for
     /// `items` items, and the sum of their capacities. The first layer is for the capacity, and
     /// each next one for expansion times as many as the last. `BF.INFO` reports both.
-    #[must_use]
     pub fn stack(&self, items: u64) -> (u64, u64) {
         match self.expansion().factor() {
             None => (1, self.capacity),

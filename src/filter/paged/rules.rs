@@ -52,9 +52,6 @@ pub struct Rules {
 impl Rules {
     /// Checks the ranges. `scales` is whether the filter has an expansion, which a window of items
     /// cannot have.
-    ///
-    /// # Errors
-    /// `Error::Window`.
     pub fn check(&self, scales: bool) -> Result<(), Error> {
         let generations = u64::from(self.generations);
         let span = match self.span {
@@ -69,7 +66,6 @@ impl Rules {
     }
 
     /// The most generations that are alive at once.
-    #[must_use]
     pub fn most_generations(&self) -> usize {
         usize::from(self.generations) + 1
     }
@@ -86,7 +82,6 @@ impl Rules {
 
     /// Whether a generation may start at `start` if the one before it started at `before`: at least
     /// T/G later.
-    #[must_use]
     pub fn is_over(&self, before: i64, start: i64) -> bool {
         self.passed(before, start, 1).is_ge()
     }
@@ -97,7 +92,6 @@ impl Rules {
     }
 
     /// Whether a generation that started at `start` may hold items of the window at `now`.
-    #[must_use]
     pub fn is_alive(&self, start: i64, now: i64) -> bool {
         // No generation starts later, so that it would be dead at once.
         let now = now.min(MAX_TIME);

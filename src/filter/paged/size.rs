@@ -14,7 +14,6 @@ const UNRESERVED: u64 = 100;
 
 impl Params {
     /// Whether a new native filter has pages from its first item on, and otherwise a layer.
-    #[must_use]
     pub fn has_pages(&self, rules: Option<Rules>) -> bool {
         let grows = self.expansion.factor().is_some();
         rules.is_some()
@@ -25,10 +24,8 @@ impl Params {
 
 /// The bytes that the filter of these parameters takes with `items` items in it. Those of plain
 /// bits are exact. Those of pages are expected: which page an item belongs to depends on the seed.
-///
-/// # Errors
-/// Those of [`Paged::new`] for any memory, and `Error::Full` if a filter that does not scale takes
-/// fewer items.
+/// Errors: Those of [`Paged::new`] for any memory, and `Error::Full` if a filter that does not
+/// scale takes fewer items.
 pub fn expected_bytes(params: &Params, rules: Option<Rules>, items: u64) -> Result<u64, Error> {
     let scales = params.expansion.factor().is_some();
     let counts_items = rules.is_some_and(|rules| rules.span == Span::Items);

@@ -132,9 +132,6 @@ pub(super) fn list_bytes(rules: Rules) -> u64 {
 
 impl Window {
     /// An empty window.
-    ///
-    /// # Errors
-    /// `Error::OutOfMemory`.
     pub(super) fn new(rules: Rules) -> Result<Self, Error> {
         let mut generations = Vec::new();
         let most = rules.most_generations();
@@ -146,7 +143,6 @@ impl Window {
     }
 
     /// The newest generation, which takes additions.
-    #[must_use]
     pub fn newest(&self) -> Generation {
         // There is always one (`check`).
         self.generations.last().copied().unwrap_or(Generation { start: NEVER, items: 0 })
@@ -160,13 +156,11 @@ impl Window {
 
     /// How many generations are alive at `now`, counted back from the newest.
     #[inline]
-    #[must_use]
     pub fn alive(&self, now: i64) -> u64 {
         (self.generations.len() - self.dead(now)) as u64
     }
 
     /// The items that are remembered at `now`.
-    #[must_use]
     pub fn items(&self, now: i64) -> u64 {
         let alive = self.generations.iter().skip(self.dead(now));
         alive.fold(0, |sum, generation| sum.saturating_add(generation.items))
@@ -196,7 +190,6 @@ impl Window {
     }
 
     /// The number of the oldest generation that is alive.
-    #[must_use]
     pub fn first_alive(&self) -> u64 {
         self.number + 1 - self.generations.len() as u64
     }
@@ -208,7 +201,6 @@ impl Window {
 
     /// Whether slots of dead generations may be left.
     #[inline]
-    #[must_use]
     pub fn is_unswept(&self) -> bool {
         self.sweep.oldest < self.first_alive()
     }
@@ -227,7 +219,6 @@ impl Window {
 
     /// Whether an addition at `now` must start a generation first, or move them back.
     #[inline]
-    #[must_use]
     pub fn is_due(&self, now: i64) -> bool {
         self.due(now).is_some()
     }
@@ -322,10 +313,8 @@ impl Paged {
     }
 
     /// Makes a change that [`Self::turn`], [`Self::forget`] or [`Self::sweep`] made elsewhere.
-    ///
-    /// # Errors
-    /// `Error::Window` for a change that no copy of this filter can have made; nothing changes
-    /// then.
+    /// Errors: `Error::Window` for a change that no copy of this filter can have made; nothing
+    /// changes then.
     pub fn obey(&mut self, shift: Shift) -> Result<(), Error> {
         let (window, pages, leaving) = self.window_mut().ok_or(Error::Window)?;
         let start = match shift {

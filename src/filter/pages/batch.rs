@@ -37,10 +37,7 @@ impl Pages {
     }
 
     /// Adds each item of a chunk of at most 64 in order, as [`Self::insert`] does. Calls `answer`
-    /// for each.
-    ///
-    /// # Errors
-    /// `Error::OutOfMemory`. The item that fails and all after it are not added.
+    /// for each. Errors: `Error::OutOfMemory`. The item that fails and all after it are not added.
     #[inline]
     pub fn insert_chunk(
         &mut self,

@@ -20,10 +20,7 @@ pub(super) fn room<T>(len: usize) -> usize {
     class(len.saturating_mul(size_of::<T>())) / size_of::<T>()
 }
 
-/// Makes room for `len` elements.
-///
-/// # Errors
-/// `Error::OutOfMemory`; the array is unchanged then.
+/// Makes room for `len` elements. Errors: `Error::OutOfMemory`; the array is unchanged then.
 #[inline]
 pub(super) fn reserve<T>(array: &mut Vec<T>, len: usize) -> Result<(), Error> {
     if len <= array.capacity() {

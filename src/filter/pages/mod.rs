@@ -122,7 +122,6 @@ impl Generations {
 
     /// Whether the generation with this number is alive.
     #[inline(always)]
-    #[must_use]
     pub fn is_alive(self, number: u64) -> bool {
         self.age(number) < self.alive
     }
@@ -207,10 +206,7 @@ fn resized(bytes: &mut u64, before: usize, page: &Page) {
 }
 
 impl Pages {
-    /// Makes an empty structure.
-    ///
-    /// # Errors
-    /// `Error::OutOfMemory`, and those of [`Plan::check`].
+    /// Makes an empty structure. Errors: `Error::OutOfMemory`, and those of [`Plan::check`].
     pub fn new(plan: Plan) -> Result<Self, Error> {
         plan.check()?;
         Ok(Self::of(plan, Body::empty(&plan)?))
@@ -228,33 +224,28 @@ impl Pages {
 
     /// The numbers with which it was made.
     #[inline]
-    #[must_use]
     pub fn plan(&self) -> Plan {
         self.plan
     }
 
     /// The number of slots.
     #[inline]
-    #[must_use]
     pub fn slot_count(&self) -> u64 {
         self.slots
     }
 
     /// The number of items that have a slot. In a window, that of slots.
     #[inline]
-    #[must_use]
     pub fn items(&self) -> u64 {
         self.slots - self.copies
     }
 
     /// Slots that a split made of void ones.
-    #[must_use]
     pub fn copies(&self) -> u64 {
         self.copies
     }
 
     /// The pages; none while it is small.
-    #[must_use]
     pub fn pages(&self) -> &[Page] {
         match &self.body {
             Body::Small(_) => &[],
@@ -304,7 +295,6 @@ impl Pages {
     }
 
     /// The entries of the small form.
-    #[must_use]
     pub fn small_lanes(&self) -> Option<&[u32]> {
         match &self.body {
             Body::Small(small) => Some(small.lanes_of(self.plan.format(0), self.slots)),
@@ -314,7 +304,6 @@ impl Pages {
 
     /// The bytes that it takes from the allocator, besides itself. They follow from the state, so
     /// replicas report the same.
-    #[must_use]
     pub fn bytes(&self) -> u64 {
         match &self.body {
             Body::Small(small) => small.bytes(),
@@ -323,9 +312,6 @@ impl Pages {
     }
 
     /// Copies the structure.
-    ///
-    /// # Errors
-    /// `Error::OutOfMemory`.
     pub fn duplicate(&self) -> Result<Self, Error> {
         let body = match &self.body {
             Body::Small(small) => Body::Small(small.duplicate()?),
@@ -343,11 +329,8 @@ impl Pages {
 
     /// The structure with these pages, in order, each of them read with [`Plan::format_of`]. What
     /// it relies on is checked, but for [`Plan::check`]. Its newest generation is 0 until
-    /// [`Self::turn`].
-    ///
-    /// # Errors
-    /// `Error::Capacity` if there is no page, or more slots than the pages may have, or more copies
-    /// than slots.
+    /// [`Self::turn`]. Errors: `Error::Capacity` if there is no page, or more slots than the pages
+    /// may have, or more copies than slots.
     pub fn from_pages(plan: Plan, table: Vec<Page>, copies: u64) -> Result<Self, Error> {
         let pages = table.len() as u64;
         let slots = table.iter().map(Page::count).sum::<u64>();
@@ -365,10 +348,8 @@ impl Pages {
     }
 
     /// The structure with these entries ([`Self::small_lanes`]), which may come from anywhere, of a
-    /// plan that [`Plan::check`] accepts.
-    ///
-    /// # Errors
-    /// `PageFault::Entries` and `PageFault::OutOfMemory`.
+    /// plan that [`Plan::check`] accepts. Errors: `PageFault::Entries` and
+    /// `PageFault::OutOfMemory`.
     pub fn from_small(plan: Plan, lanes: &[u32]) -> Result<Self, PageFault> {
         let format = plan.format(0);
         if !small::are_sound(lanes, format) {
@@ -382,7 +363,6 @@ impl Pages {
 
     /// Looks for the slot that matches an item; returns its payload.
     #[inline]
-    #[must_use]
     pub fn find(&self, hash: Hash) -> Option<u64> {
         with_select!(select => self.find_by(select, hash))
     }
@@ -402,16 +382,13 @@ impl Pages {
     /// How often an item was added and not deleted since: never less than it was. The highest count
     /// means "at least so often".
     #[inline]
-    #[must_use]
     pub fn count(&self, hash: Hash) -> u64 {
         self.find(hash).map_or(0, |payload| payload + 1)
     }
 
     /// Adds an item: with the payload `fresh` if no slot matches it; otherwise `change` makes the
     /// payload of the slot from what it was. Returns the payload before, `None` if the item is new.
-    ///
-    /// # Errors
-    /// `Error::OutOfMemory`; nothing has changed then.
+    /// Errors: `Error::OutOfMemory`; nothing has changed then.
     #[inline]
     pub fn insert(
         &mut self,
@@ -644,7 +621,6 @@ impl Pages {
 
     /// Which generations are alive; without generations, all payloads are.
     #[inline]
-    #[must_use]
     pub fn generations(&self) -> Generations {
         let most = self.plan.payload.most();
         let forgets = matches!(self.plan.payload, Payload::Generation { .. });
@@ -745,7 +721,6 @@ impl Plan {
     }
 
     /// The widths of the slots of a page, in a table of `pages` pages; at least 1.
-    #[must_use]
     pub fn format_of(&self, page: usize, pages: usize) -> Format {
         self.format(level_of(page, pages))
     }

@@ -133,7 +133,6 @@ impl Page {
     }
 
     /// The words. They hold the whole page, and are the same on every machine.
-    #[must_use]
     pub fn words(&self) -> &[u64] {
         if self.is_empty() { &EMPTY } else { &self.0 }
     }
@@ -146,9 +145,6 @@ impl Page {
 
     /// The page with these words, which may come from anywhere: all that this module relies on is
     /// checked.
-    ///
-    /// # Errors
-    /// What is wrong.
     pub fn from_words(words: &[u64], format: Format) -> Result<Self, PageFault> {
         if !(LEAST_WORDS..=MAX_WORDS).contains(&words.len()) {
             return Err(PageFault::Words);
@@ -171,9 +167,6 @@ impl Page {
     }
 
     /// Copies the page.
-    ///
-    /// # Errors
-    /// `Error::OutOfMemory`.
     pub(super) fn duplicate(&self) -> Result<Self, Error> {
         let mut copy = Vec::new();
         memory::reserve(&mut copy, self.0.len())?;
@@ -182,7 +175,6 @@ impl Page {
     }
 
     /// The bytes that the page takes from the allocator.
-    #[must_use]
     pub fn bytes(&self) -> u64 {
         memory::bytes::<u64>(self.allocated())
     }
@@ -272,10 +264,8 @@ impl Page {
         block::set_slot(self.block_mut(place.block()), format, index, slot);
     }
 
-    /// Adds a slot to a bucket that ends at `end`.
-    ///
-    /// # Errors
-    /// `Error::OutOfMemory`; nothing has changed then.
+    /// Adds a slot to a bucket that ends at `end`. Errors: `Error::OutOfMemory`; nothing has
+    /// changed then.
     #[inline(always)]
     pub(super) fn insert(
         &mut self,
@@ -343,9 +333,7 @@ impl Page {
     }
 
     /// Puts another word into the gap of a block of `slots` slots, also of a page without an
-    /// allocation: the words of a block without slots have no room for one.
-    ///
-    /// # Errors
+    /// allocation: the words of a block without slots have no room for one. Errors:
     /// `Error::OutOfMemory`; nothing has changed then.
     #[inline(never)]
     fn widen(&mut self, number: usize, slots: usize) -> Result<(), Error> {

@@ -42,7 +42,6 @@ pub struct Reach {
 
 impl Reach {
     /// The reach of the page of a level that starts at a position; `None` if none does.
-    #[must_use]
     pub fn new(start: u64, level: u32) -> Option<Self> {
         (level <= MAX_LEVEL && start < END && start & ((END >> level) - 1) == 0)
             .then_some(Self { start, level })
@@ -64,19 +63,16 @@ impl Reach {
     }
 
     /// The level of the page.
-    #[must_use]
     pub fn level(self) -> u32 {
         self.level
     }
 
     /// The first position.
-    #[must_use]
     pub fn start(self) -> u64 {
         self.start
     }
 
     /// The position behind the last.
-    #[must_use]
     pub fn end(self) -> u64 {
         self.start + (END >> self.level)
     }
@@ -121,7 +117,6 @@ struct Held {
 
 impl Pages {
     /// The page that covers a position, or the small form; `None` from [`END`] on.
-    #[must_use]
     pub fn piece_at(&self, position: u64) -> Option<(Reach, Piece<'_>)> {
         if position >= END {
             return None;
@@ -139,7 +134,6 @@ impl Pages {
     }
 
     /// Whether a slot matches each item that has one in `pieces`.
-    #[must_use]
     pub fn holds(&self, pieces: &Pieces) -> bool {
         pieces.slots().all(|slot| self.find(slot.hash()).is_some())
     }
@@ -147,19 +141,16 @@ impl Pages {
 
 impl Pieces {
     /// No pages yet, from a position on.
-    #[must_use]
     pub fn new(plan: Plan, start: u64) -> Self {
         Self { plan, start, small: None, list: Vec::new(), bytes: 0, copies: 0 }
     }
 
     /// The position of the first page.
-    #[must_use]
     pub fn start(&self) -> u64 {
         self.start
     }
 
     /// The position of the next page; [`END`] if there is none.
-    #[must_use]
     pub fn end(&self) -> u64 {
         match self.list.last() {
             _ if self.small.is_some() => END,
@@ -169,14 +160,11 @@ impl Pieces {
     }
 
     /// The bytes that the pages take from the allocator.
-    #[must_use]
     pub fn bytes(&self) -> u64 {
         self.bytes
     }
 
-    /// Adds the page of a level at the next position. Its words may come from anywhere.
-    ///
-    /// # Errors
+    /// Adds the page of a level at the next position. Its words may come from anywhere. Errors:
     /// What is wrong with them; nothing has changed then.
     pub fn push(&mut self, level: u32, words: &[u64]) -> Result<(), PageFault> {
         let reach = Reach::new(self.end(), level).ok_or(PageFault::Position)?;
@@ -187,9 +175,7 @@ impl Pieces {
         Ok(())
     }
 
-    /// Adds the small form, which covers all positions. The entries may come from anywhere.
-    ///
-    /// # Errors
+    /// Adds the small form, which covers all positions. The entries may come from anywhere. Errors:
     /// What is wrong with them; nothing has changed then.
     pub fn push_small(&mut self, lanes: &[u32]) -> Result<(), PageFault> {
         if self.end() != 0 {
@@ -202,13 +188,11 @@ impl Pieces {
     }
 
     /// Adds `later` pages, which start at the end of these or before it. Those that cover only
-    /// positions that are there already change nothing, and those that cover others as well
-    /// replace what was there. Returns whether there are more positions now. `copies` is what
-    /// [`Self::finish`] gets if these are the last.
-    ///
-    /// # Errors
-    /// `PageFault::Position` for a gap, `PageFault::Levels` if no table can have all pages, and
-    /// `PageFault::OutOfMemory`; nothing has changed then.
+    /// positions that are there already change nothing, and those that cover others as well replace
+    /// what was there. Returns whether there are more positions now. `copies` is what
+    /// [`Self::finish`] gets if these are the last. Errors: `PageFault::Position` for a gap,
+    /// `PageFault::Levels` if no table can have all pages, and `PageFault::OutOfMemory`; nothing
+    /// has changed then.
     pub fn append(&mut self, later: Self, copies: u64) -> Result<bool, PageFault> {
         let end = self.end();
         if later.start > end {
@@ -244,7 +228,6 @@ impl Pieces {
     }
 
     /// The page that covers a position, or the small form; `None` where there is none.
-    #[must_use]
     pub fn piece_at(&self, position: u64) -> Option<(Reach, Piece<'_>)> {
         if let Some(small) = &self.small {
             return small.piece_at(position);
@@ -255,9 +238,6 @@ impl Pieces {
     }
 
     /// Copies the pages.
-    ///
-    /// # Errors
-    /// `Error::OutOfMemory`.
     pub fn duplicate(&self) -> Result<Self, Error> {
         let small = self.small.as_ref().map(Pages::duplicate).transpose()?;
         let mut list = Vec::new();
@@ -270,9 +250,7 @@ impl Pieces {
 
     /// The structure of these pages, which cover all positions. `copies` is the number of slots
     /// that splits made of void ones ([`Pages::copies`]). The pages of one table give that table.
-    ///
-    /// # Errors
-    /// `Error::OutOfMemory`: all pages are still there, and another try may succeed.
+    /// Errors: `Error::OutOfMemory`: all pages are still there, and another try may succeed.
     /// `Error::Capacity` if the pages do not cover all positions.
     pub fn finish(&mut self, copies: u64) -> Result<Pages, Error> {
         if let Some(small) = &self.small {

@@ -58,7 +58,6 @@ pub enum Payload {
 impl Payload {
     /// Bits of a payload.
     #[inline]
-    #[must_use]
     pub fn bits(self) -> u8 {
         match self {
             Self::Nothing => 0,
@@ -68,7 +67,6 @@ impl Payload {
 
     /// The highest payload.
     #[inline]
-    #[must_use]
     pub fn most(self) -> u64 {
         super::words::low(self.bits().into())
     }
@@ -115,9 +113,7 @@ const MAX_TAG_BITS: u8 = 45;
 const MAX_SLOT_TAG_BITS: u8 = 48;
 
 impl Plan {
-    /// The plan of least memory for a rate, for `capacity` items before it grows.
-    ///
-    /// # Errors
+    /// The plan of least memory for a rate, for `capacity` items before it grows. Errors:
     /// `Error::ErrorRate` unless the rate is in (0, 1); `Error::Capacity`.
     pub fn new(rate: f64, capacity: u64, growth: Growth, payload: Payload) -> Result<Self, Error> {
         if !(rate > 0.0 && rate < 1.0) {
@@ -150,10 +146,8 @@ impl Plan {
         Ok(if even.first_pages.is_power_of_two() { even } else { plan(1.125) })
     }
 
-    /// Checks the ranges, of a plan that may come from anywhere.
-    ///
-    /// # Errors
-    /// `Error::Capacity` for the number of pages, otherwise `Error::Window`.
+    /// Checks the ranges, of a plan that may come from anywhere. Errors: `Error::Capacity` for the
+    /// number of pages, otherwise `Error::Window`.
     pub fn check(&self) -> Result<(), Error> {
         if self.first_pages == 0 {
             return Err(Error::Capacity(0));
@@ -166,7 +160,6 @@ impl Plan {
 
     /// The slots of `pages` pages above which one of them is split.
     #[inline]
-    #[must_use]
     pub fn most_slots(&self, pages: u64) -> u64 {
         pages.saturating_mul(self.page_slots.into())
     }
@@ -181,7 +174,6 @@ impl Plan {
 
     /// The slots of pages of a level.
     #[inline(always)]
-    #[must_use]
     pub fn format(&self, level: u32) -> Format {
         let (first, tag_bits) = (self.first_pages.ilog2(), u32::from(self.tag_bits));
         let tag_bits = if level < first {

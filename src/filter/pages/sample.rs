@@ -27,7 +27,6 @@ pub struct Sample {
 
 impl Pages {
     /// Reads the slots of some pages: the same ones, and the same numbers, on every machine.
-    #[must_use]
     pub fn sample(&self) -> Sample {
         let (plan, generations) = (self.plan, self.generations());
         // Sums of 2^-t, in units of 2^-64, and of slots with the highest payload, of which the

@@ -117,9 +117,6 @@ impl Small {
     }
 
     /// The array of these lanes, which are sound.
-    ///
-    /// # Errors
-    /// `Error::OutOfMemory`.
     pub(super) fn of(lanes: &[u32]) -> Result<Self, Error> {
         let mut array = Vec::new();
         memory::reserve(&mut array, lanes.len())?;
@@ -129,9 +126,6 @@ impl Small {
     }
 
     /// Copies the array.
-    ///
-    /// # Errors
-    /// `Error::OutOfMemory`.
     pub(super) fn duplicate(&self) -> Result<Self, Error> {
         Self::of(&self.0)
     }
@@ -156,10 +150,8 @@ impl Small {
         }
     }
 
-    /// Adds an entry behind those of so many items.
-    ///
-    /// # Errors
-    /// `Error::OutOfMemory`; nothing has changed then.
+    /// Adds an entry behind those of so many items. Errors: `Error::OutOfMemory`; nothing has
+    /// changed then.
     pub(super) fn push(
         &mut self,
         format: Format,

@@ -20,10 +20,8 @@ use crate::filter::{error::Error, hash::Hash};
 
 impl Pages {
     /// Adds the slots of another structure with at most as many pages. Counts add up; generations
-    /// cannot be united.
-    ///
-    /// # Errors
-    /// `Error::OutOfMemory`: some slots were added then, and this structure is no longer sound.
+    /// cannot be united. Errors: `Error::OutOfMemory`: some slots were added then, and this
+    /// structure is no longer sound.
     pub(in crate::filter) fn unite(&mut self, other: &Self) -> Result<(), Error> {
         let (mut copies, mut met) = (other.copies, 0);
         with_select!(select => other.slots().try_for_each(|slot| {

@@ -62,7 +62,6 @@ const PAGE_BITS: f64 = 32_768.0;
 
 /// The rate that the layer of a filter of rate `asked` is built for. The pages above the layer of a
 /// filter that scales get the rest of the rate.
-#[must_use]
 pub fn layer_rate(asked: f64, scales: bool) -> f64 {
     // Keeps the rate above zero for an asked rate near the smallest double.
     (asked * if scales { 0.75 } else { 1.0 }).max(f64::MIN_POSITIVE)
@@ -96,7 +95,6 @@ const TIGHT: std::ops::RangeInclusive<f64> = 5e-10..=0.1;
 /// The geometry of a layer for `capacity` items (at least 1) at `rate` in (0, 1). `None` if the
 /// layer needs more bits than can be addressed (2^50 bits, 128 TiB: a 32-bit number of the longest
 /// blocks).
-#[must_use]
 pub fn geometry(capacity: u64, rate: f64) -> Option<Geometry> {
     let target = SHARE * rate.max(FLOOR);
     let classic = ClassicOptimum::at(target);

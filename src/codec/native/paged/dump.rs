@@ -40,14 +40,12 @@ const VERSION: u16 = 2;
 const BYTES: usize = 16 << 20;
 
 /// The header of a dump, and the iterator that goes with it.
-#[must_use]
 pub fn header(filter: &Paged) -> (i64, Vec<u8>) {
     (1, header::encode(&PagedPlan::of(filter), 0))
 }
 
 /// Returns the next iterator and the chunk for iterator `from`, which may be any number; `None`
 /// beyond the end and for numbers below 1.
-#[must_use]
 pub fn at(filter: &Paged, from: i64) -> Option<(i64, Vec<u8>)> {
     chunk(&Body::of(filter), from)
 }
@@ -119,9 +117,6 @@ pub struct Load {
 impl Load {
     /// Begins with the header of a dump, of a filter of at most `ceiling` bytes. Memory is
     /// allocated as bits and pages arrive ([`Self::take`]).
-    ///
-    /// # Errors
-    /// Any [`Error`] for bad bytes.
     pub fn begin(data: &[u8], ceiling: u64) -> Result<Self, Error> {
         let plan = read_header(data)?;
         let wanted = bits(&plan);
@@ -144,7 +139,6 @@ impl Load {
 
     /// Whether `data` is the header of a filter with this identity. A client repeats the header if
     /// it got no reply.
-    #[must_use]
     pub fn began_with(&self, data: &[u8]) -> bool {
         let identity = header::identity(&self.plan);
         read_header(data).is_ok_and(|plan| header::identity(&plan) == identity)
@@ -160,37 +154,31 @@ impl Load {
     }
 
     /// The place up to which bits and pages were received.
-    #[must_use]
     pub fn received(&self) -> u64 {
         self.bits.saturating_add(self.pieces.end())
     }
 
     /// The bytes that the received bits and pages take.
-    #[must_use]
     pub fn bytes(&self) -> u64 {
         let words = self.base.as_ref().map_or(0, |base| base.bits().words().len() as u64);
         self.pieces.bytes().saturating_add(words.saturating_mul(stream::WORD))
     }
 
     /// The header of a dump of what was received.
-    #[must_use]
     pub fn header(&self) -> (i64, Vec<u8>) {
         (1, header::encode(&self.plan, 0))
     }
 
     /// Returns the next iterator and the chunk for iterator `from`, from what was received.
-    #[must_use]
     pub fn at(&self, from: i64) -> Option<(i64, Vec<u8>)> {
         chunk(&self.body(), from)
     }
 
     /// Takes the next chunk, or one that was taken already: a client repeats it if it got no reply.
     /// If the chunk has something new, `ceiling` gets the bytes that the filter takes, and returns
-    /// how many there may be.
-    ///
-    /// # Errors
-    /// `Error::Order` for a gap, `Error::OtherFilter`, `Error::Ceiling`, `Error::OutOfMemory`, and
-    /// any other [`Error`] for bad bytes; nothing changes then.
+    /// how many there may be. Errors: `Error::Order` for a gap, `Error::OtherFilter`,
+    /// `Error::Ceiling`, `Error::OutOfMemory`, and any other [`Error`] for bad bytes; nothing
+    /// changes then.
     pub fn take(
         &mut self,
         iterator: i64,
@@ -267,10 +255,8 @@ impl Load {
         self.plan = plan;
     }
 
-    /// The filter, after [`Self::take`] has returned [`Taken::Last`].
-    ///
-    /// # Errors
-    /// `Error::OutOfMemory`; another try may succeed.
+    /// The filter, after [`Self::take`] has returned [`Taken::Last`]. Errors: `Error::OutOfMemory`;
+    /// another try may succeed.
     pub fn finish(&mut self) -> Result<Paged, Error> {
         // What is wrong must be seen while all pages are still there.
         self.plan.check()?;
@@ -279,9 +265,6 @@ impl Load {
     }
 
     /// Copies the incomplete filter.
-    ///
-    /// # Errors
-    /// `Error::OutOfMemory`.
     pub fn duplicate(&self) -> Result<Self, FilterError> {
         let base = self.base.as_ref().map(Layer::duplicate).transpose()?;
         let (plan, pieces) = (self.plan.clone(), self.pieces.duplicate()?);
@@ -290,10 +273,8 @@ impl Load {
 }
 
 /// Accepts a repeated chunk for a complete filter that has every bit and item of it already.
-///
-/// # Errors
-/// `Error::Exists` for a header, `Error::Complete` for a chunk that would change the filter, and
-/// any other [`Error`] for bad bytes.
+/// Errors: `Error::Exists` for a header, `Error::Complete` for a chunk that would change the
+/// filter, and any other [`Error`] for bad bytes.
 pub fn repeat(filter: &Paged, iterator: i64, data: &[u8]) -> Result<(), Error> {
     if iterator == 1 && read_header(data).is_ok() {
         return Err(Error::Exists);

@@ -34,7 +34,6 @@ mod simd;
 pub(in crate::filter) use prefetch::BlockAddress;
 
 /// Whether batches are tested by AVX-512 instructions here, not by portable code.
-#[must_use]
 pub fn uses_avx512() -> bool {
     simd::Avx512::detected().is_some()
 }
@@ -71,7 +70,6 @@ pub struct Blocked {
 impl Blocked {
     /// Makes a layer of the given shape over these bits. The array may still be shorter than the
     /// shape; it has its full length before the first query.
-    #[must_use]
     pub fn new(geometry: Geometry, bits: Bits) -> Self {
         let Geometry { blocks, block_words, probes } = geometry;
         Self { bits, blocks, block_words, probes, probing: Probing::of(geometry) }
@@ -79,13 +77,11 @@ impl Blocked {
 
     /// The shape.
     #[inline]
-    #[must_use]
     pub fn geometry(&self) -> Geometry {
         Geometry { blocks: self.blocks, block_words: self.block_words, probes: self.probes }
     }
 
     /// The bit array.
-    #[must_use]
     pub fn bits(&self) -> &Bits {
         &self.bits
     }
@@ -164,7 +160,6 @@ impl Blocked {
 
     /// Returns whether every bit of the item is set.
     #[inline(always)]
-    #[must_use]
     pub fn contains(&self, hash: Hash) -> bool {
         let (block, sequence) = (self.block(hash), ProbeSequence::new(hash));
         match self.probing {

@@ -80,13 +80,11 @@ pub const MAX_CLASSIC_PROBES: u16 = 1_100;
 
 impl Classic {
     /// Words of the whole layer.
-    #[must_use]
     pub fn words(&self) -> u64 {
         self.bytes.div_ceil(8)
     }
 
     /// Returns whether the shape is valid: positions inside the array, numbers in range.
-    #[must_use]
     pub fn is_sound(&self) -> bool {
         (1..=MAX_BITS).contains(&self.bits)
             && self.bits.div_ceil(8) <= self.bytes
@@ -108,20 +106,17 @@ pub struct ClassicLayer {
 impl ClassicLayer {
     /// Makes a layer of a sound shape over these bits. The array may still be shorter than the
     /// shape; it has its full length before the first query.
-    #[must_use]
     pub fn new(shape: Classic, bits: Bits) -> Self {
         debug_assert!(shape.is_sound());
         Self { bits, map: Map::new(shape), start: Start::default() }
     }
 
     /// Where the layer begins in its filter.
-    #[must_use]
     pub fn start(&self) -> Start {
         self.start
     }
 
     /// Where the next layer begins.
-    #[must_use]
     pub fn end(&self) -> Start {
         let Start { stored, memory } = self.start;
         Start {
@@ -136,13 +131,11 @@ impl ClassicLayer {
     }
 
     /// The shape.
-    #[must_use]
     pub fn shape(&self) -> Classic {
         self.map.shape
     }
 
     /// The bit array.
-    #[must_use]
     pub fn bits(&self) -> &Bits {
         &self.bits
     }
@@ -185,7 +178,6 @@ impl ClassicLayer {
 
     /// Returns whether every bit of the item is set.
     #[inline(never)]
-    #[must_use]
     pub fn contains(&self, hash: Hash) -> bool {
         self.holds(hash)
     }
