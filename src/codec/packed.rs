@@ -139,7 +139,6 @@ fn split_item(blob: &[u8]) -> Option<(&[u8], &[u8])> {
     split_long_item(blob)
 }
 
-/// Splits the first item of LENGTHS, whose length has several bytes.
 #[inline(never)]
 fn split_long_item(blob: &[u8]) -> Option<(&[u8], &[u8])> {
     let mut length = 0;
@@ -162,7 +161,6 @@ pub fn pack<'a>(items: impl Iterator<Item = &'a [u8]>) -> Vec<u8> {
     blob
 }
 
-/// Appends an item of LENGTHS.
 fn put(blob: &mut Vec<u8>, item: &[u8]) {
     let mut length = item.len();
     while length >= 0x80 {

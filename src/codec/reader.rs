@@ -39,14 +39,12 @@ impl<'a> Reader<'a> {
         Self(bytes)
     }
 
-    /// The next `count` bytes.
     pub(super) fn bytes(&mut self, count: usize) -> Result<&'a [u8], Error> {
         let (head, tail) = self.0.split_at_checked(count).ok_or(Error::Truncated)?;
         self.0 = tail;
         Ok(head)
     }
 
-    /// The next `N` bytes.
     pub(super) fn array<const N: usize>(&mut self) -> Result<[u8; N], Error> {
         let (head, tail) = self.0.split_first_chunk::<N>().ok_or(Error::Truncated)?;
         self.0 = tail;
@@ -73,12 +71,10 @@ impl<'a> Reader<'a> {
         self.array().map(f64::from_le_bytes)
     }
 
-    /// The number of bytes that are not read yet.
     pub(super) fn left(&self) -> usize {
         self.0.len()
     }
 
-    /// All bytes that are not read yet.
     pub(super) fn rest(self) -> &'a [u8] {
         self.0
     }

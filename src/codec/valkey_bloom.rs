@@ -22,14 +22,11 @@
 //! Expansion 0 is a non-scaling filter. All layers have the seed of the first layer. A seed that is
 //! not random is public (`FIXED_SEED`). valkey-bloom refuses files that break these rules.
 //!
-//! The order of fields of a layer in the RDB comes from a public description of 1.0.1; no published
-//! binary was compared (`tests/fixtures/README.md`). Development builds up to at least January 2025
-//! wrote another order under the same encoding version: bitmap, capacity, items. The release 1.0.0
-//! is of 1 April 2025. The older order is refused here.
+//! The order of fields of a layer in the RDB is that of a public description of 1.0.1
+//! (`tests/fixtures/README.md`). Development builds wrote another order, which is refused.
 //!
-//! RDB and blob are written as they were read, so files go both ways. A layer is allocated when its
-//! bitmap has arrived and has the length that follows from capacity and rate. A number that can be
-//! computed is compared with the computed one.
+//! RDB and blob are written as they were read, so files go both ways. Numbers that can be computed
+//! are compared with the computed ones.
 
 use super::{
     Error,
@@ -44,9 +41,7 @@ use crate::filter::{
 
 /// The encoding version of valkey-bloom's RDB.
 pub const ENCODING_VERSION: i32 = 1;
-/// The version of valkey-bloom's blob.
 const BLOB: u8 = 1;
-/// The version of valkey-bloom's bitmap.
 const BITMAP: u8 = 1;
 /// Bytes of a bitmap before its bits.
 const HEADER: usize = 45;
@@ -99,7 +94,6 @@ impl Arriving {
         Ok(Self { plan, random: random == 1, layers: Vec::new(), present: 0, ceiling })
     }
 
-    /// Takes the next layer.
     fn take(&mut self, bitmap: &[u8], capacity: u64, items: u64) -> Result<(), Error> {
         let mut reader = Reader::plain(bitmap);
         match reader.u8()? {
@@ -134,7 +128,6 @@ impl Arriving {
         Ok(())
     }
 
-    /// Checks the whole filter and returns it.
     fn finish(self) -> Result<Filter, Error> {
         self.plan.check()?;
         Ok(self.plan.with_layers(self.layers)?)
@@ -143,7 +136,6 @@ impl Arriving {
 
 fn count(layers: u64) -> Result<usize, Error> {
     match usize::try_from(layers) {
-        // The count reserves no memory: a layer is allocated when its bytes arrive.
         Ok(layers @ 1..=MAX_LAYERS) => Ok(layers),
         _ => Err(FilterError::Layers.into()),
     }
@@ -245,7 +237,6 @@ fn bitmap_bytes(layer: &Layer) -> usize {
     }
 }
 
-/// Appends the bitmap of a layer, header included, to `out`.
 fn put_bitmap(layer: &Layer, family: &Valkey, out: &mut Vec<u8>) {
     let Shape::Classic(shape) = layer.shape() else {
         return;
@@ -254,6 +245,5 @@ fn put_bitmap(layer: &Layer, family: &Valkey, out: &mut Vec<u8>) {
     out.extend(shape.bytes.to_le_bytes());
     out.extend(u32::from(shape.probes).to_le_bytes());
     out.extend(family.seed);
-    // The last word may not be full.
     stream::put(layer.bits().words(), shape.bytes as usize, out);
 }

@@ -9,8 +9,7 @@
 //!   layer n-1   probe ...
 //! ```
 //!
-//! Nothing is allocated. The hashes of a chunk (1 KiB) are on the stack. The items found are a set
-//! in a `u64` (`layer/item_set.rs`).
+//! Nothing is allocated: the hashes of a chunk (1 KiB) are on the stack.
 
 use super::{
     error::Error,
@@ -54,8 +53,8 @@ impl Filter {
     }
 
     /// Adds each item in order, as [`Filter::add`] does. Answers, one chunk at a time, whether each
-    /// item tested absent before. Errors: Those of [`Filter::add`]. The first item that fails and
-    /// all items after it are not added and get no answer.
+    /// item tested absent before. The item that fails and all after it are not added and get no
+    /// answer.
     #[inline]
     pub fn add_each<'a>(
         &mut self,
@@ -81,7 +80,6 @@ impl Filter {
         }
     }
 
-    /// Adds the items of a chunk one by one: the newest layer may become full.
     #[inline(never)]
     fn add_growing(
         &mut self,
@@ -98,9 +96,8 @@ impl Filter {
         outcome
     }
 
-    /// Adds items that must not be refused, as [`Self::add_each`] does. If there is no room, an
-    /// item is added uncounted: it is never lost, but the error rate is guaranteed only up to the
-    /// capacity.
+    /// Adds items that must not be refused. Without room, an item is added uncounted: it is never
+    /// lost, but the error rate is guaranteed only up to the capacity.
     #[cold]
     pub fn add_each_uncounted<'a>(
         &mut self,
@@ -155,7 +152,6 @@ impl Filter {
         &chunk[..count]
     }
 
-    /// Returns which of these items the older layers hold.
     #[inline(always)]
     fn found_in_older(&self, hashes: &[Hash], items: ItemSet) -> ItemSet {
         if self.older().is_empty() {

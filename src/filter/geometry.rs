@@ -1,7 +1,6 @@
 //! The shape of a layer of blocks. `sizing/mod.rs` chooses it, `hash/probe.rs` computes positions
 //! in it, and a stored layer contains it.
 
-/// Words of a cache line.
 pub(super) const LINE_WORDS: usize = 8;
 
 /// Probes that share one line.

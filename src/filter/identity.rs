@@ -7,8 +7,7 @@
 //! Aumasson and Bernstein, "SipHash: a fast short-input PRF" (2012). The output of a pseudorandom
 //! function does not give its key away, so clients may see the identity, and not the seed.
 //!
-//! Two filters with random seeds have equal identities with probability 2^-64. Filters with one
-//! public seed, and families that have no seed, differ only by their parameters.
+//! Filters with one public seed, and families that have no seed, differ only by their parameters.
 
 use std::hash::Hasher as _;
 
@@ -36,7 +35,6 @@ impl Filter {
     }
 }
 
-/// The identity of a native filter of layers or pages.
 pub(super) fn native(params: &Params, shard: Option<Shard>, rules: Option<Rules>) -> u64 {
     digest(0, params.seed.into(), 0, params, shard, rules)
 }

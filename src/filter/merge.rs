@@ -9,9 +9,8 @@
 //! ```
 //!
 //! Equal parameters give equal layers, and an item has the same positions in layer i of each
-//! filter. So an item that one filter has in some layer is in that layer of the union. Items cannot
-//! be moved to another layer: a filter does not know them. So a union is refused where a layer
-//! would hold more items than it is sized for, before anything changes.
+//! filter. Items cannot be moved to another layer: a filter does not know them. So a union is
+//! refused where a layer would hold more items than it is sized for, before anything changes.
 //!
 //! # How many items
 //!
@@ -34,12 +33,9 @@
 //! one line), and a = -ln(1 - f). At 1 %, the root of S is 8 in a full filter of 1,000 items, and
 //! 250 in a million (`tests/filter/merge.rs`).
 //!
-//! A union whose number is above the capacity is refused. Without the half deviation, half of the
-//! unions of exactly as many items as the capacity would be; with it, three of ten. It raises the
-//! rate by 2 % in a filter of 1,000 items, which is what the sizing leaves (`sizing/mod.rs`).
-//!
-//! A replica gets the command and must reach the same counts, so this file computes as
-//! `sizing/mod.rs` does: with +, -, *, / and `libm`.
+//! A union above the capacity is refused. Without the half deviation, half of the unions of exactly
+//! as many items as the capacity would be; with it, three of ten. Replicas must reach the same
+//! counts, so this file computes as `sizing/mod.rs` does.
 
 use std::iter::zip;
 
@@ -120,10 +116,8 @@ pub struct Union {
     layers: Vec<UnitedLayer>,
 }
 
-/// The numbers of a layer of a union.
 #[derive(Debug, PartialEq)]
 pub(super) struct UnitedLayer {
-    /// The layer without its bits, with the items that it will count.
     pub(super) plan: LayerPlan,
     /// The items that it holds, by the estimate; 0 if one of the layers has them all already.
     pub(super) estimate: u64,
@@ -161,8 +155,6 @@ impl Union {
     }
 
     /// Checks that the union may take its memory, in the place of `present` bytes of bits.
-    /// `ceiling` returns the bytes of bits that a filter may take; it is called only if the union
-    /// takes more than `present`.
     pub fn check_memory(
         &self,
         present: u64,
@@ -269,7 +261,6 @@ pub(super) fn difference_of(
     checks.into_iter().find(|(alike, _)| !alike).map(|(_, difference)| difference)
 }
 
-/// Returns whether an item has the same positions in both layers, and both are for as many items.
 fn same_plan(a: &Layer, b: &Layer) -> bool {
     let plan = |layer: &Layer| (layer.shape(), layer.capacity(), layer.error_rate());
     plan(a) == plan(b)

@@ -4,10 +4,9 @@
 //! [`Plan`], then calls [`Plan::check`], and only then allocates and reads bits. So a forged number
 //! costs only the refusal.
 //!
-//! The geometry of a native filter need not be the one that `sizing/mod.rs` would choose today:
-//! each layer stores its own rate and shape, so the sizing may improve without a new encoding. The
-//! shape of a RedisBloom or valkey-bloom layer must follow from its capacity and rate, because
-//! those products always compute it from them (`foreign/redisbloom.rs`).
+//! Each native layer stores its own rate and geometry, so the sizing may improve without a new
+//! encoding. The shape of a RedisBloom or valkey-bloom layer must follow from its capacity and
+//! rate.
 
 use super::{
     error::Error,
@@ -44,7 +43,6 @@ pub struct LayerPlan {
 }
 
 impl LayerPlan {
-    /// The plan of an existing layer.
     pub(super) fn of(layer: &Layer) -> Self {
         Self {
             capacity: layer.capacity(),
@@ -110,9 +108,7 @@ impl Plan {
         }
     }
 
-    /// The plan of a new native filter of `params` with bits. Allocates none. Errors: Those of
-    /// [`Filter::new`], for any memory: `Error::ErrorRate`, `Error::Capacity`, and `Error::Ceiling`
-    /// if the bits cannot be addressed.
+    /// The plan of a new native filter of `params` with bits. Allocates none.
     pub fn new(params: &Params) -> Result<Self, Error> {
         params.check()?;
         let &Params { error_rate, capacity, expansion, seed, .. } = params;
@@ -135,8 +131,7 @@ impl Plan {
             .fold(0, |sum, layer| sum.saturating_add(layer.shape.words().saturating_mul(8)))
     }
 
-    /// Checks every invariant. Errors: `Error::Impossible` or `Error::Layers` for the first
-    /// invariant that is broken, or the error of a number that is out of its range.
+    /// Checks every invariant.
     pub fn check(&self) -> Result<(), Error> {
         let (count, factor) = (self.layers.len(), self.expansion.factor());
         let native = self.family == Family::Native;
@@ -207,22 +202,18 @@ impl Plan {
     }
 
     /// Makes a filter of this plan with all bits clear, for a decoder to fill. Call [`Self::check`]
-    /// first. Errors: `Error::Ceiling` if the bits take more than `ceiling` bytes,
-    /// `Error::OutOfMemory`.
+    /// first.
     pub fn allocate(&self, ceiling: u64) -> Result<Filter, Error> {
         self.build(ceiling, |plan| Layer::new(plan.shape, plan.capacity, plan.error_rate))
     }
 
-    /// Makes a filter of this plan whose bits have not arrived: each layer has room for one word
-    /// ([`Layer::arriving`]). Call [`Self::check`] first. Errors: `Error::Ceiling` above `ceiling`
-    /// bytes of bits, `Error::OutOfMemory`.
+    /// [`Self::allocate`], but the bits have not arrived: each layer has room for one word.
     pub fn begin(&self, ceiling: u64) -> Result<Filter, Error> {
         self.build(ceiling, |plan| Layer::arriving(plan.shape, plan.capacity, plan.error_rate))
     }
 
-    /// Makes a filter of this plan. Calls `layer` to make each layer, oldest first. Call
-    /// [`Self::check`] first. Errors: `Error::Ceiling` if the bits take more than `ceiling` bytes,
-    /// `Error::OutOfMemory`, and the errors of `layer`.
+    /// Makes a filter of this plan, whose layers `layer` makes, oldest first. Call [`Self::check`]
+    /// first.
     pub fn build<E: From<Error>>(
         &self,
         ceiling: u64,
@@ -242,8 +233,7 @@ impl Plan {
         Ok(self.with_layers(layers)?)
     }
 
-    /// The filter of this plan, of layers that follow it. Errors: `Error::Layers` if there are
-    /// none.
+    /// The filter of this plan, of layers that follow it.
     pub fn with_layers(&self, layers: Vec<Layer>) -> Result<Filter, Error> {
         let &Self { family, seed, error_rate, expansion, shard, .. } = self;
         let filter = Filter::from_layers(family, seed, error_rate, expansion, layers);

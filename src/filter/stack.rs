@@ -18,9 +18,8 @@
 //! An item is added to the newest layer, and counted, only if no layer holds it. So the count of a
 //! layer is the number of items that changed its bits.
 //!
-//! The newest layer is a field of the struct, not an element of the list. Most filters have one
-//! layer: such a filter is one struct of 80 bytes and one bit array, and its hot path follows one
-//! pointer.
+//! The newest layer is a field of the struct: a filter of one layer is one struct of 80 bytes and
+//! one bit array, and its hot path follows one pointer.
 
 use super::{
     error::Error,
@@ -47,14 +46,12 @@ pub struct Filter {
     pub(super) family: Tag,
 }
 
-/// The part of a filter that most filters do not need.
 #[derive(Debug, Default)]
 struct Extra {
     /// The layers below the newest, oldest first. All are full.
     older: Vec<Layer>,
     /// Keys and tightening ratio of a valkey-bloom filter.
     valkey: Option<Box<Valkey>>,
-    /// The shard of a sharded filter that the filter is.
     shard: Option<Shard>,
 }
 
@@ -78,9 +75,7 @@ impl Extra {
 
 impl Filter {
     /// Makes an empty filter whose bits take at most `ceiling` bytes. Memory is zeroed lazily, so
-    /// time and resident memory do not depend on the size. Errors: `Error::ErrorRate`,
-    /// `Error::Capacity`, `Error::Ceiling`, `Error::OutOfMemory`. Nothing stays allocated after an
-    /// error.
+    /// time and resident memory do not depend on the size.
     pub fn new(params: &Params, ceiling: u64) -> Result<Self, Error> {
         params.check()?;
         let &Params { error_rate, capacity, expansion, seed, .. } = params;
@@ -89,9 +84,7 @@ impl Filter {
         Ok(Self { seed, error_rate, newest, extra: None, expansion, family: Tag::Native })
     }
 
-    /// Makes an empty filter as valkey-bloom does, whose bits take at most `ceiling` bytes. Ignores
-    /// the seed of `params`. Errors: Those of [`Self::new`], and `Error::ErrorRate` for a
-    /// tightening ratio outside (0, 1).
+    /// Makes an empty filter as valkey-bloom does. Ignores the seed of `params`.
     pub fn of_valkey(valkey: Valkey, params: &Params, ceiling: u64) -> Result<Self, Error> {
         params.check()?;
         let &Params { error_rate, capacity, expansion, .. } = params;
@@ -138,8 +131,7 @@ impl Filter {
     }
 
     /// Makes the filter a shard of a sharded filter, or of none. Leaves a filter of another product
-    /// as it is, because its encodings have no place for a shard. The filter does not check its
-    /// items: its caller does.
+    /// as it is, because its encodings have no place for a shard.
     #[must_use]
     pub fn with_shard(mut self, shard: Option<Shard>) -> Self {
         if self.family == Tag::Native && shard != self.shard() {
@@ -169,7 +161,6 @@ impl Filter {
     fn valkey(&self) -> Valkey {
         let extra = self.extra.as_deref();
         let valkey = extra.and_then(|extra| extra.valkey.as_deref().copied());
-        // Not the default, whose seed is public.
         valkey.expect("a filter tagged Valkey has its seed")
     }
 
@@ -228,7 +219,6 @@ impl Filter {
     /// gives the newest layer. Layers know where they begin, so a binary search finds them.
     pub fn layer_at(&self, at: u64, count: fn(Start) -> u64) -> (usize, Start) {
         let older = self.older();
-        // A native filter has one layer, which begins at 0.
         let start = |layer: &Layer| layer.span().map_or(Start::default(), |(start, _)| start);
         if count(start(&self.newest)) <= at {
             return (older.len(), start(&self.newest));
@@ -257,7 +247,7 @@ impl Filter {
     }
 
     /// Addresses of the allocations other than the bits and the boxes of layers, for memory
-    /// accounting; null for an absent one. `None` if the filter has no such allocation.
+    /// accounting; null for an absent one.
     pub fn older_memory(&self) -> Option<[*const u8; 3]> {
         let extra = self.extra.as_deref()?;
         let older = extra.older.first().map_or(std::ptr::null(), std::ptr::from_ref);
@@ -339,11 +329,8 @@ impl Filter {
         self.older().iter().rev().any(|layer| layer.contains(hash))
     }
 
-    /// Adds the item, and returns whether it tested absent before. The filter changes only if it
-    /// did.
-    ///
-    /// A full filter grows first, and then calls `ceiling` as [`Self::grow`] does. Errors: Those of
-    /// [`Self::grow`]. The filter is unchanged then and still answers queries.
+    /// Adds the item, and returns whether it tested absent before. A full filter grows first
+    /// ([`Self::grow`]). After an error the filter is unchanged.
     #[inline]
     pub fn add(&mut self, hash: Hash, ceiling: impl FnOnce(Demand) -> u64) -> Result<bool, Error> {
         if !self.older().is_empty() || self.newest.is_full() {
@@ -369,9 +356,7 @@ impl Filter {
         Ok(self.newest.add(hash))
     }
 
-    /// Adds an item that must not be refused. If the filter has no room, the newest layer takes the
-    /// item uncounted. The item is never lost, but the error rate is guaranteed only up to the
-    /// capacity.
+    /// Adds an item that must not be refused: without room, the newest layer takes it uncounted.
     #[cold]
     pub(super) fn add_uncounted(&mut self, hash: Hash) -> bool {
         self.add(hash, |_| u64::MAX).unwrap_or_else(|_| self.newest.add_uncounted(hash))
@@ -384,9 +369,7 @@ impl Filter {
     }
 
     /// Adds a new layer. `ceiling` gets the bytes that the bits of all layers would take then, and
-    /// returns the bytes that they may take. It is called once, and only if a layer can be added.
-    /// Errors: `Error::Full` for a non-scaling filter, `Error::Overflow` for one that goes on in
-    /// pages, `Error::Layers`, `Error::Ceiling`, `Error::OutOfMemory`.
+    /// returns the bytes that they may take.
     #[cold]
     pub fn grow(&mut self, ceiling: impl FnOnce(Demand) -> u64) -> Result<(), Error> {
         let factor = self.expansion.factor().ok_or(Error::Full)?;
@@ -407,9 +390,8 @@ impl Filter {
         Ok(())
     }
 
-    /// Makes a filter that was refused with `Error::Overflow` a filter of pages above its layer,
-    /// which takes its place. What is left here is empty. Errors: `Error::OutOfMemory`; nothing has
-    /// changed then.
+    /// Makes a filter that was refused with `Error::Overflow` a filter of pages above its layer.
+    /// What is left here is empty.
     pub fn overflow(&mut self) -> Result<Paged, Error> {
         let (params, shard) = (self.params(), self.shard());
         let empty = LayerPlan::native(1, self.error_rate);

@@ -17,13 +17,11 @@
 //! SCANDUMP returned with the data, so the data ends at byte iterator - 1.
 //!
 //! A dump takes many commands, and the filter may change between them. Additions only set bits, so
-//! the copy has all items that were in the filter when the dump began. Each frame carries the
-//! newest item count, so the copy counts the items that were added during the dump. A filter that
+//! the copy has all items of the beginning, and each frame has the newest count. A filter that
 //! grows or is replaced gets another identity, and its chunks are refused.
 //!
-//! A filter that came from RedisBloom is dumped in RedisBloom's format (`redisbloom/`): the same
-//! iterators, chunks without a frame, and a header without a magic. The first 8 bytes of that
-//! header are an item count. The magic above, read as a count, is 4 * 10^14 items.
+//! A filter from RedisBloom is dumped in RedisBloom's format (`redisbloom/`): the same iterators,
+//! chunks without a frame, and a header without a magic.
 
 use super::{header, stream};
 use crate::{
@@ -42,7 +40,6 @@ const BITS: u64 = 16 << 20;
 /// Bytes of a frame before the bits.
 const FRAME: usize = 32;
 
-/// The identity of a filter.
 fn identity(filter: &Filter) -> u64 {
     header::identity(Plan::of(filter))
 }
@@ -56,7 +53,6 @@ pub fn header(filter: &Filter) -> (i64, Vec<u8>) {
     (1, header)
 }
 
-/// Reads and checks the header of a dump, native or RedisBloom's.
 fn read_header(data: &[u8]) -> Result<Plan, Error> {
     if !data.starts_with(header::MAGIC.as_bytes()) {
         return redisbloom::read_header(data);
@@ -67,8 +63,7 @@ fn read_header(data: &[u8]) -> Result<Plan, Error> {
     }
 }
 
-/// Returns the next iterator and the chunk for iterator `from`, which may be any number; `None`
-/// beyond the end and for numbers below 1.
+/// Returns the next iterator and the chunk for iterator `from`; `None` beyond the end or below 1.
 pub fn at(filter: &Filter, from: i64) -> Option<(i64, Vec<u8>)> {
     cut(filter, from, filter.bit_bytes())
 }
@@ -123,7 +118,6 @@ pub enum Taken {
     Last,
 }
 
-/// A chunk that belongs to a filter, with or without a frame.
 struct Part<'a> {
     /// First byte in the stream.
     first: u64,
@@ -151,7 +145,6 @@ impl<'a> Part<'a> {
         let (bits, total) = (reader.rest(), filter.bit_bytes());
         let end = first.checked_add(bits.len() as u64);
         let to = end.unwrap_or(u64::MAX);
-        // The iterator and the frame must give the same end.
         if iterator.checked_sub(1).and_then(|last| u64::try_from(last).ok()) != end {
             return Err(Error::Order { from: first, to, received: 0 });
         }
@@ -172,15 +165,13 @@ impl<'a> Part<'a> {
 }
 
 impl Load {
-    /// Begins with the header of a dump, of a filter of at most `ceiling` bytes of bits. The memory
-    /// for them is allocated as they arrive ([`Self::take`]).
+    /// Begins with the header of a dump, of a filter of at most `ceiling` bytes of bits.
     pub fn begin(data: &[u8], ceiling: u64) -> Result<Self, Error> {
         let plan = read_header(data)?;
         Ok(Self::resume(plan.begin(ceiling)?, 0))
     }
 
-    /// Whether `data` is the header of a filter with this identity. A client repeats the header if
-    /// it got no reply.
+    /// Whether `data` is the header of this filter, which a client repeats if it got no reply.
     pub fn began_with(&self, data: &[u8]) -> bool {
         read_header(data).is_ok_and(|plan| header::identity(plan) == self.identity)
     }
@@ -250,11 +241,8 @@ impl Load {
         cut(&self.filter, from, self.received)
     }
 
-    /// Takes the next chunk, or one that was taken already: a client repeats it if it got no reply.
-    /// If the chunk needs more memory, `ceiling` gets the number of allocated bytes
-    /// ([`Self::room`]) and returns how many bytes of bits the whole filter may take. Errors:
-    /// `Error::Order` for a gap, `Error::Ceiling`, `Error::OutOfMemory`, and any other [`Error`]
-    /// for bad bytes; no bit changes then.
+    /// Takes the next chunk, or one that was taken already. If it needs more memory, `ceiling`
+    /// returns how many bytes of bits the whole filter may take. After an error no bit has changed.
     pub fn take(
         &mut self,
         iterator: i64,
@@ -276,7 +264,6 @@ impl Load {
         }
         self.make_room(to, ceiling)?;
         stream::merge(&mut self.filter, chunk.first, chunk.bits);
-        // No lower than before.
         self.filter.newest_mut().set_counted(chunk.items);
         self.received = self.received.max(to);
         Ok(if self.received == self.filter.bit_bytes() { Taken::Last } else { Taken::Next })
@@ -294,8 +281,7 @@ impl Load {
 }
 
 /// Accepts a repeated chunk for a complete `filter` that has every bit of it already. Errors:
-/// `Error::Exists` for a header, `Error::Complete` for a chunk that would change the filter, and
-/// any other [`Error`] for bad bytes.
+/// `Error::Exists` for a header, `Error::Complete` for a chunk that would change the filter.
 pub fn repeat(filter: &Filter, iterator: i64, data: &[u8]) -> Result<(), Error> {
     if iterator == 1 && read_header(data).is_ok() {
         return Err(Error::Exists);

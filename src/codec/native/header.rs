@@ -41,9 +41,9 @@
 //!   rule (filter/layer/classic/positions.rs): 0 remainder, 1 low bits, 2 prime, 3 mitz32, 4 mitz64
 //! ```
 //!
-//! Version 3 is version 2 with records between the fields of the family and the layers, for filters
-//! with a property that most filters lack. A new property gets a new kind of record, and no
-//! new version. Version 4 is for filters in pages (`paged/header.rs`).
+//! Version 3 is version 2 with records between the fields of the family and the layers. A new
+//! property gets a new kind of record, not a new version. Version 4 is for pages
+//! (`paged/header.rs`).
 //!
 //! ```text
 //!   bytes 0 to 40 of version 1, with version = 3, then:
@@ -58,15 +58,8 @@
 //! Kinds ascend, so no kind is there twice; 0 is no kind. A header that breaks this is refused, so
 //! that each filter has one header, which its identity is computed from.
 //!
-//! A filter is not the same without a record whose kind is below 32,768, so a release that does not
-//! know that kind refuses the header. Records of kinds from 32,768 on are optional: a release that
-//! does not know the kind skips the record, and does not write it again. The identity of a filter
-//! is that of the header without its optional records: if no other record is left, that is a header
-//! of version 1 or 2.
-//!
-//! The meaning of the bits changed once before the first release, without a new number: builds from
-//! before four probes shared a cache line (`filter/hash/probe.rs`) wrote the same version. From the
-//! first release on, a new meaning takes a new number.
+//! A release that does not know a kind below 32,768 refuses the header. Records of kinds from
+//! 32,768 on are optional: such a release skips them, and the identity of a filter leaves them out.
 
 use crate::{
     codec::{
@@ -83,7 +76,6 @@ use crate::{
 pub(in crate::codec) const MAGIC: &str = "rbloom";
 /// The version for native filters of blocked layers.
 const NATIVE: u16 = 1;
-/// The version for all other filters without records.
 const ANY: u16 = 2;
 /// The version for filters with records.
 const RECORDS: u16 = 3;
@@ -108,7 +100,6 @@ const OPTIONAL: u16 = 1 << 15;
 /// Options of the family `REDISBLOOM`.
 const EXACT: u8 = 1;
 const HASH64: u8 = 4;
-/// Rules of a classic layer.
 const REMAINDER: u8 = 0;
 const LOW_BITS: u8 = 1;
 const PRIME: u8 = 2;
@@ -127,12 +118,10 @@ pub(in crate::codec) fn encode(plan: &Plan, present: u64) -> Vec<u8> {
         Family::RedisBloom(_) | Family::Valkey(_) | Family::Guava => ANY,
     };
     let mut out = open(MAGIC, version);
-    // Most layers are of that length.
     out.reserve(plan.layers.len().saturating_add(2).saturating_mul(LAYER));
     out.extend(plan.seed.to_le_bytes());
     out.extend(plan.error_rate.to_le_bytes());
     out.extend(plan.expansion.factor().unwrap_or(0).to_le_bytes());
-    // A filter never has more than MAX_LAYERS.
     out.extend((plan.layers.len() as u32).to_le_bytes());
     out.extend(present.to_le_bytes());
     match plan.family {
@@ -150,7 +139,6 @@ pub(in crate::codec) fn encode(plan: &Plan, present: u64) -> Vec<u8> {
         Family::Guava => out.push(GUAVA),
     }
     if version == RECORDS {
-        // There are fewer kinds of records than 2^16.
         out.extend((records.len() as u16).to_le_bytes());
         put_records(&mut out, records);
     }
@@ -203,11 +191,9 @@ pub(super) fn shard_record(shard: Shard) -> (u16, Vec<u8>) {
     (SHARD, numbers.as_flattened().to_vec())
 }
 
-/// Writes records, of kinds that ascend.
 pub(super) fn put_records(out: &mut Vec<u8>, records: Vec<(u16, Vec<u8>)>) {
     for (kind, bytes) in records {
         out.extend(kind.to_le_bytes());
-        // No record has 4 GiB.
         out.extend((bytes.len() as u32).to_le_bytes());
         out.extend(bytes);
     }
@@ -219,7 +205,6 @@ fn put_geometry(out: &mut Vec<u8>, geometry: Geometry) {
     out.extend(geometry.blocks.to_le_bytes());
 }
 
-/// Whether a header is one of a filter in pages.
 pub(super) fn is_paged(bytes: &[u8]) -> bool {
     let version = bytes.strip_prefix(MAGIC.as_bytes()).and_then(<[u8]>::first_chunk);
     version.is_some_and(|version| u16::from_le_bytes(*version) == PAGED)
@@ -292,7 +277,6 @@ pub(super) struct Records {
 }
 
 impl Records {
-    /// Reads `count` records.
     pub(super) fn read(reader: &mut Reader, count: u16) -> Result<Self, Error> {
         let (mut records, mut last) = (Self::default(), 0);
         for _ in 0..count {

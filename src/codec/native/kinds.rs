@@ -26,11 +26,8 @@ pub enum Stored {
     Partial(Load),
 }
 
-/// Reads the strings that [`rdb::save`], [`paged::rdb::save`] or [`Load::save`] wrote, into a
-/// filter of at most `ceiling` bytes of bits or pages.
-///
-/// Memory is allocated as they arrive, so a forged size costs nothing. A filter that the allocator
-/// refuses is read to its end all the same, so that what comes after it can be read.
+/// Reads the strings that were written by `save`, into a filter of at most `ceiling` bytes. A
+/// filter that the allocator refuses is read to its end, so that what comes after it can be read.
 pub fn load(source: &mut impl Source, ceiling: u64) -> Result<Stored, Error> {
     let header = source.next().ok_or(Error::Truncated)?;
     if header::is_paged(header.as_ref()) {
@@ -51,8 +48,7 @@ pub enum Load {
 }
 
 impl Load {
-    /// Begins with the header of a dump, of a filter of at most `ceiling` bytes. The memory is
-    /// allocated as chunks arrive.
+    /// Begins with the header of a dump, of a filter of at most `ceiling` bytes.
     pub fn begin(data: &[u8], ceiling: u64) -> Result<Self, Error> {
         if header::is_paged(data) {
             paged::dump::Load::begin(data, ceiling).map(Self::Pages)
@@ -77,8 +73,7 @@ impl Load {
         }
     }
 
-    /// Whether `data` is the header of a filter with this identity. A client repeats the header if
-    /// it got no reply.
+    /// Whether `data` is the header of this filter, which a client repeats if it got no reply.
     pub fn began_with(&self, data: &[u8]) -> bool {
         match self {
             Self::Layers(load) => load.began_with(data),
@@ -87,8 +82,7 @@ impl Load {
     }
 
     /// Takes the next chunk, or one that was taken already. `ceiling` returns how many bytes the
-    /// filter may take. Errors: `Error::Order` for a gap, `Error::Ceiling`, `Error::OutOfMemory`,
-    /// and any other [`Error`] for bad bytes; nothing changes then.
+    /// filter may take. After an error nothing has changed.
     pub fn take(
         &mut self,
         iterator: i64,

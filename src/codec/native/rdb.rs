@@ -57,9 +57,6 @@ fn put(filter: &Filter, present: u64, sink: &mut impl Sink) {
 
 /// Reads the strings of [`save`] or [`save_partial`], of which the first is the header
 /// ([`kinds::load`](super::kinds::load)).
-///
-/// Memory is allocated as the bits arrive ([`Layer::arriving`]). A partial filter gets the memory
-/// for its missing bits when BF.LOADCHUNK continues.
 pub(super) fn load<S: Source>(
     header: S::Piece,
     source: &mut S,
@@ -70,7 +67,6 @@ pub(super) fn load<S: Source>(
     let mut left = present;
     let filter = plan.build(ceiling, |plan| layer(plan, source, &mut left));
     if let Err(Error::Filter(FilterError::OutOfMemory(_))) = filter {
-        // The strings that are left are read for nothing.
         while left > 0 {
             piece(source, left, &mut left)?;
         }

@@ -10,14 +10,12 @@ use crate::{
     filter::{Error as FilterError, Filter, MAX_LAYERS, Plan, RedisBloom, Rule, Shape, foreign},
 };
 
-/// Bytes of bits in a chunk, at most.
 const BITS: u64 = 16 << 20;
 /// Bytes of a dump's header before its layers.
 const HEADER: usize = 20;
 /// Bytes of a layer in a dump's header.
 const LAYER: usize = 53;
 
-/// Writes the header of a dump for a RedisBloom filter.
 pub(in crate::codec) fn header(filter: &Filter, family: RedisBloom) -> Vec<u8> {
     let scales = filter.expansion().factor();
     let options = if family.rounds { 0 } else { EXACT }
@@ -25,7 +23,6 @@ pub(in crate::codec) fn header(filter: &Filter, family: RedisBloom) -> Vec<u8> {
         | if scales.is_some() { 0 } else { NONSCALING };
     let mut out = Vec::new();
     out.extend(filter.items().to_le_bytes());
-    // A filter never has more than MAX_LAYERS.
     out.extend((filter.layers().len() as u32).to_le_bytes());
     out.extend((options as u32).to_le_bytes());
     out.extend(scales.unwrap_or(GROWTH as u32).to_le_bytes());
@@ -51,7 +48,6 @@ pub(in crate::codec) fn header(filter: &Filter, family: RedisBloom) -> Vec<u8> {
     out
 }
 
-/// Reads and checks the header of a dump.
 pub(in crate::codec) fn read_header(bytes: &[u8]) -> Result<Plan, Error> {
     let mut reader = Reader::plain(bytes);
     let size = reader.u64()?;
@@ -104,7 +100,6 @@ struct Place {
 fn place_of(filter: &Filter, byte: u64) -> Option<Place> {
     let (index, start) = filter.layer_at(byte, |start| start.stored);
     let Shape::Classic(shape) = filter.layers_from(index).next()?.shape() else {
-        // Not in a RedisBloom filter (`filter::Plan::check`).
         return None;
     };
     let end = start.stored.saturating_add(shape.bytes);
@@ -125,10 +120,7 @@ pub(in crate::codec) fn cut(filter: &Filter, from: i64, present: u64) -> Option<
     Some((next, out))
 }
 
-/// The position of a chunk in the stream: its start, and its end, exclusive. Errors:
-/// `Error::TooBig` if the chunk does not lie inside one layer, `Error::Unaligned` if it does not
-/// cover whole words of that layer, `Error::Order` if it begins beyond the last layer,
-/// `Error::Malformed` if it begins before the first.
+/// The position of a chunk in the stream: its start, and its end, exclusive.
 pub(in crate::codec) fn place(
     filter: &Filter,
     iterator: i64,

@@ -21,14 +21,11 @@
 //!   n2         0, or the layer has 2^n2 positions; bits is then 0 (before 2.2), 2^n2, or 8 * bytes
 //! ```
 //!
-//! Forged files crash RedisBloom: it allocates by unchecked counts and probes with numbers that do
-//! not fit the array. Here a layer is allocated only when its string has arrived and has the length
-//! that follows from capacity and rate. A number that can be computed is compared with the computed
-//! one (`foreign::redisbloom::fits`).
+//! Forged files crash RedisBloom. Here a layer is allocated only when its string has arrived and
+//! has the length that follows from capacity and rate, and numbers that can be computed are
+//! compared with the computed ones (`foreign::redisbloom::fits`).
 //!
-//! This file has the numbers that both layouts share and turns them into a plan. `rdb.rs` reads RDB
-//! and DUMP; `dump.rs` reads and writes the dump header and the chunks. RedisBloom 2.4 and later
-//! read what is written here, so users can go back to RedisBloom.
+//! RedisBloom 2.4 and later read what is written here, so users can go back to RedisBloom.
 
 mod dump;
 mod rdb;
@@ -83,7 +80,6 @@ impl Chain {
         })
     }
 
-    /// Makes the plan of the filter from its layers, and checks it.
     fn plan(&self, layers: Vec<LayerPlan>) -> Result<Plan, Error> {
         let sum = layers.iter().fold(0_u64, |sum, layer| sum.saturating_add(layer.items));
         if sum != self.size {

@@ -10,21 +10,17 @@
 //!   items in it        n = -bits / k * ln(1 - fill)
 //! ```
 //!
-//! Guava's files contain only bits and probes. The rule of the layer says which of its two
-//! strategies gives the positions (`layer/classic/positions.rs`). Such a filter never grows,
-//! because Guava has no rule for growth.
+//! Guava's files contain only bits and probes. Such a filter never grows, because Guava has no rule
+//! for growth.
 //!
-//! The logarithm is `libm`'s: the accepted sizes and the positions in a bitmap must be the same on
-//! every machine. Java's logarithm may differ in the last bit. This changes a size only if -n ln(p)
-//! / ln(2)^2 is that close to a whole number; none of the 90,000 capacities and rates in
-//! `tests/filter/foreign.rs` is.
+//! The logarithm is `libm`'s, so that every machine accepts the same sizes; Java's may differ in
+//! the last bit.
 
 use super::murmur3;
 use crate::filter::hash::Hash;
 
 const LN2: f64 = std::f64::consts::LN_2;
 
-/// The hash of an item.
 pub(in crate::filter) fn hash(item: &[u8]) -> Hash {
     let [block, probes] = murmur3::hash128(item);
     Hash { block, probes }

@@ -9,12 +9,9 @@
 //!   Guava        MurmurHash3, 128 bits, no seed       classic    never
 //! ```
 //!
-//! A filter that another product made keeps its family for ever: its bits mean nothing under
-//! another hash, and its items cannot be hashed again, because a Bloom filter does not contain
-//! them. New filters are native, unless a command asks for valkey-bloom's type.
-//!
-//! Every filter has a tag of two bytes for its family. The 32-byte key of a valkey-bloom filter is
-//! behind the pointer to the older layers, so that other filters stay small.
+//! A foreign filter keeps its family for ever: a Bloom filter does not contain its items, so they
+//! cannot be hashed again. The 32-byte key of a valkey-bloom filter is behind the pointer to the
+//! older layers.
 
 pub mod guava;
 mod murmur2;
@@ -49,7 +46,6 @@ pub(in crate::filter) enum Tag {
 }
 
 impl Family {
-    /// The part of the family that every filter carries.
     pub(in crate::filter) fn tag(self) -> Tag {
         match self {
             Self::Native => Tag::Native,

@@ -13,12 +13,9 @@
 //! Only for filters made with it. It has no secret, and collisions for any seed are known, so new
 //! filters use XXH3. Words are read as little-endian on every machine.
 
-/// Multiplier of the 64-bit form.
 const M64: u64 = 0xC6A4_A793_5BD1_E995;
-/// Multiplier of the 32-bit form.
 const M32: u32 = 0x5BD1_E995;
 
-/// MurmurHash64A.
 pub(super) fn hash64(item: &[u8], seed: u64) -> u64 {
     let (words, extra) = item.as_chunks::<8>();
     let mut hash = seed ^ (item.len() as u64).wrapping_mul(M64);
@@ -36,7 +33,6 @@ pub(super) fn hash64(item: &[u8], seed: u64) -> u64 {
     hash ^ hash >> 47
 }
 
-/// MurmurHash2, 32 bits.
 pub(super) fn hash32(item: &[u8], seed: u32) -> u32 {
     let (words, extra) = item.as_chunks::<4>();
     let mut hash = seed ^ item.len() as u32;

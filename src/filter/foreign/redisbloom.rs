@@ -13,15 +13,11 @@
 //!   next layer      rate / 2, capacity * expansion, whichever version made the last one
 //! ```
 //!
-//! A filter that comes from RedisBloom grows as it would have in RedisBloom, so it always gives the
-//! answers that RedisBloom would give, false positives included. RedisBloom computes shapes from
-//! (capacity, rate), so a stored shape that does not follow from them is forged: decoders check
-//! this with `fits`.
+//! A filter from RedisBloom grows as it would have in RedisBloom, so it always gives RedisBloom's
+//! answers. A stored shape that does not follow from (capacity, rate) is forged (`fits`).
 //!
-//! The logarithm is `libm`'s, for the reason given in `sizing/mod.rs`: replicas of different builds
-//! must agree. It differs from the C library's by at most the last bit. That changes the size of a
-//! layer only if `capacity * bpe` is within a billionth of a whole number of words. At powers of
-//! two, where k depends on it, both are exact.
+//! The logarithm is `libm`'s (`sizing/mod.rs`). It differs from the C library's by at most the last
+//! bit, which matters only if `capacity * bpe` is within a billionth of a whole number of words.
 
 use super::murmur2;
 use crate::filter::{
@@ -42,7 +38,6 @@ pub struct RedisBloom {
 /// First seed of the 64-bit hash; the second seed is the first hash. RedisBloom,
 /// `deps/bloom/bloom.c`.
 const SEED_64: u64 = 0xC6A4_A793_5BD1_E995;
-/// First seed of the 32-bit hash.
 const SEED_32: u32 = 0x9747_B28C;
 
 /// ln(2) with RedisBloom's digits.

@@ -12,14 +12,10 @@
 //! Bit i of the array is bit i % 64 of word i / 64, least significant first (Lsb0). Stored words
 //! are little-endian, so byte i / 8 holds bit i % 8 on every machine.
 //!
-//! Memory comes from `alloc_zeroed`, not from an allocation and a memset. The kernel provides zero
-//! pages on first touch, so a filter of 1 GiB is made in microseconds, and takes only the pages it
-//! uses. If the allocator returns null, the caller gets an error. The array is
-//! aligned as `u64`. Blocks often start on a cache line (large arrays are page-aligned plus a
-//! header), but no code assumes it.
+//! Memory comes from `alloc_zeroed`: the kernel provides zero pages on first touch, so a filter of
+//! 1 GiB is made in microseconds. Blocks often start on a cache line, but no code assumes it.
 //!
-//! Probes read plain words, because that takes the fewest instructions. `bitvec` is used only to
-//! count bits.
+//! `bitvec` is used only to count bits.
 
 use std::alloc::{Layout, alloc_zeroed};
 

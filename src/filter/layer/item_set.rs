@@ -10,7 +10,6 @@ pub(in crate::filter) const CHUNK: usize = u64::BITS as usize;
 pub(in crate::filter) struct ItemSet(u64);
 
 impl ItemSet {
-    /// The first `count` items, at most a chunk.
     #[inline]
     pub(in crate::filter) fn first(count: usize) -> Self {
         Self(u64::MAX.checked_shr((CHUNK - count) as u32).unwrap_or(0))
@@ -37,7 +36,6 @@ impl ItemSet {
         u64::from(self.0.count_ones())
     }
 
-    /// The items of the set that are not in `other`.
     #[inline]
     pub(in crate::filter) fn without(self, other: Self) -> Self {
         Self(self.0 & !other.0)

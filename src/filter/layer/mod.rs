@@ -80,8 +80,7 @@ enum Kind {
 // The tag of `Kind` lies in a niche of `Blocked`: the other kinds add no memory.
 const _: () = assert!(size_of::<Kind>() == size_of::<Blocked>());
 
-/// A layer that is being read gets room for this many times the words that have arrived. Each
-/// growth copies the words that are present, at most a seventh of the layer in total. A larger
+/// A layer that is being read gets room for this many times the words that have arrived. A larger
 /// factor lets a forged size allocate more; a smaller one copies more.
 const ROOM_FACTOR: u64 = 8;
 
@@ -157,7 +156,6 @@ impl Layer {
         self.counted >= self.capacity
     }
 
-    /// The number of items that the layer still takes.
     #[inline]
     pub(super) fn room(&self) -> u64 {
         self.capacity.saturating_sub(self.counted)
@@ -224,7 +222,6 @@ impl Layer {
         self.bits_mut().unite(&bits);
     }
 
-    /// The number of set bits of each layer, and of their union. All are of one shape.
     pub(super) fn count_union(layers: &[&Self]) -> (Vec<u64>, u64) {
         let bits: Vec<_> = layers.iter().map(|layer| layer.bits()).collect();
         Bits::count_union(&bits)

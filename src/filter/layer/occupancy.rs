@@ -21,11 +21,9 @@
 //!   n(r) = m / k' * (f + f^2 / 2 + ... + f^k / k)
 //! ```
 //!
-//! Items that are not counted are left out, as in the sizing (`distinct` in `sizing/mod.rs`). n(r)
-//! has a maximum, where all positions are nonzero: twice the capacity at 50 %, four times at 1 %.
-//!
-//! Replicas must agree on what follows from n(r), so this file computes as `sizing/mod.rs` does:
-//! with +, -, *, / and `libm`.
+//! Items that are not counted are left out (`distinct` in `sizing/mod.rs`). n(r) has a maximum,
+//! where all positions are nonzero: twice the capacity at 50 %, four times at 1 %. Replicas must
+//! agree on it, so this file computes as `sizing/mod.rs` does.
 
 use super::{Classic, Shape};
 use crate::filter::geometry::{Geometry, PROBE_GROUP};
@@ -82,7 +80,6 @@ fn distinct(geometry: Geometry) -> f64 {
     }
 }
 
-/// The number of different positions among `probes` random ones of `positions`.
 fn hit(positions: f64, probes: u16) -> f64 {
     -positions * libm::expm1(f64::from(probes) * libm::log1p(-1.0 / positions))
 }

@@ -54,7 +54,6 @@ impl Writing {
         }
     }
 
-    /// What becomes of a payload.
     #[inline(always)]
     fn apply(self, payload: u64) -> u64 {
         match self {
@@ -120,10 +119,8 @@ impl Paged {
         }
     }
 
-    /// Adds an item. For a client of a window, [`Self::turn`] came before. `ceiling` returns the
-    /// bytes that the filter may have in total, and is called only before a page is split for a
-    /// client. Errors: For a client, `Error::Full` and `Error::Ceiling`. `Error::OutOfMemory`. The
-    /// filter is unchanged then.
+    /// Adds an item. For a client of a window, [`Self::turn`] came before. `ceiling` is called only
+    /// before a page is split for a client. After an error the filter is unchanged.
     pub fn add(
         &mut self,
         hash: Hash,
@@ -141,9 +138,8 @@ impl Paged {
         Ok(self.note(writing, before))
     }
 
-    /// Adds each item in order, as [`Self::add`] does. Answers one chunk at a time. Errors: Those
-    /// of [`Self::add`]. The first item that fails and all items after it are not added and get no
-    /// answer.
+    /// Adds each item in order, as [`Self::add`] does, and answers one chunk at a time. The item
+    /// that fails and all after it are not added.
     #[inline]
     pub fn add_each<'a>(
         &mut self,
@@ -258,7 +254,6 @@ impl Paged {
         Ok(())
     }
 
-    /// What an addition writes.
     #[inline]
     fn writing(&self, author: Author) -> Writing {
         let Some(window) = self.window() else {
@@ -313,7 +308,6 @@ impl Paged {
         &chunk[..count]
     }
 
-    /// The items that the base holds.
     #[inline]
     fn found_in_base(&self, hashes: &[Hash]) -> ItemSet {
         match self.base().and_then(Layer::blocks) {

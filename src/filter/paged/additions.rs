@@ -38,7 +38,6 @@ impl From<Answers> for Additions {
 }
 
 impl Additions {
-    /// Adds what one more addition did.
     #[inline]
     pub(super) fn push(&mut self, Addition { new, changed }: Addition) {
         self.new.push(new);

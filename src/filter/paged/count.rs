@@ -14,9 +14,8 @@ use crate::filter::{
 };
 
 impl Paged {
-    /// Deletes each item once, in order. Answers, one chunk at a time, whether it was there and was
-    /// deleted, that is, whether the filter changed. Counts refusals
-    /// ([`Self::refused_deletions`]). Deletes nothing from a filter that does not count.
+    /// Deletes each item once, in order. Answers, one chunk at a time, whether the filter changed.
+    /// Deletes nothing from a filter that does not count.
     pub fn delete_each<'a>(
         &mut self,
         mut items: impl Iterator<Item = &'a [u8]>,

@@ -7,16 +7,12 @@
 //!   pages ─┘
 //! ```
 //!
-//! Everything happens in a copy, so a refusal changes nothing. What is refused, besides filters
-//! that differ: a window; a layer or a non-scaling filter that would be too full
-//! (`filter/merge.rs`); pages that would take too long to copy and to move ([`MOST_UNITED`]); and a
-//! union above its rate.
+//! Everything happens in a copy, so a refusal changes nothing.
 //!
-//! The rate of a union is at most the sum of their rates, and it grows further with each item.
-//! While the filter grows as far as was planned, it must stay below the rate that was asked for. If
-//! it would not, all levels to come get longer tags, so that it takes at most two units more
-//! (`pages/plan.rs`). If that is too much, the union is refused. At 1 %, two filters of a million
-//! items can be united, and then the union of two of those cannot.
+//! The rate of a union is at most the sum of their rates, and grows with each item. If it would
+//! pass the configured rate while the filter grows as planned, all levels to come get longer tags,
+//! so that it takes at most two units more (`pages/plan.rs`). If that is too much, the union is
+//! refused.
 
 use super::{Paged, Part, SHARE_ABOVE, base_bytes};
 use crate::filter::{
@@ -59,7 +55,6 @@ pub enum NoUnion {
 }
 
 impl<'a> Member<'a> {
-    /// The layer of plain bits.
     fn base(self) -> Option<&'a Layer> {
         match self {
             Self::Layer(filter) => Some(filter.newest()),
@@ -112,10 +107,9 @@ impl<'a> Member<'a> {
 }
 
 impl Paged {
-    /// The union of filters, of which at least one has pages, and which may come more than once
-    /// ([`Member::repeats`]). `None` if the first one is the union already. Without `limited`,
-    /// neither the number of items nor the rate refuses it. `ceiling` is called only if the union
-    /// may take more than the first one.
+    /// The union of filters, of which at least one has pages, and which may come more than once.
+    /// `None` if the first one is the union already. Without `limited`, neither the number of items
+    /// nor the rate refuses it.
     pub fn union(
         members: &[Member],
         limited: bool,

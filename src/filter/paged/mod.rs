@@ -80,7 +80,6 @@ pub struct Paged {
     rest: Option<Box<Rest>>,
 }
 
-/// What most paged filters do not have.
 #[derive(Debug)]
 struct Rest {
     part: Part,
@@ -109,10 +108,8 @@ const _: () = assert!(size_of::<Result<super::Filter, Paged>>() <= 96);
 
 impl Paged {
     /// Makes an empty filter: a window if there are `rules`, a counting filter if `params` has
-    /// counters, otherwise a filter that grows from nothing. When it is as full as it was reserved
-    /// for, it takes at most about `ceiling` bytes. Errors: `Error::ErrorRate`, `Error::Capacity`;
-    /// `Error::Window` for rules out of range, for a window with counters, and for a window of
-    /// items that has an expansion; `Error::Ceiling`, `Error::OutOfMemory`.
+    /// counters, otherwise one that grows. It takes at most about `ceiling` bytes when it is as
+    /// full as it was reserved for.
     pub fn new(params: &Params, rules: Option<Rules>, ceiling: u64) -> Result<Self, Error> {
         params.check()?;
         if let Some(rules) = rules {
@@ -273,9 +270,8 @@ impl Paged {
         size_of::<Self>() as u64 + self.pages.bytes() + rest + part
     }
 
-    /// What a stack of layers would have that grows by the expansion: the number of layers for
-    /// `items` items, and the sum of their capacities. The first layer is for the capacity, and
-    /// each next one for expansion times as many as the last. `BF.INFO` reports both.
+    /// What a stack of layers that grows by the expansion would have for `items` items, for
+    /// `BF.INFO`: the number of layers, and the sum of their capacities.
     pub fn stack(&self, items: u64) -> (u64, u64) {
         match self.expansion().factor() {
             None => (1, self.capacity),
@@ -309,7 +305,6 @@ impl Rest {
     }
 }
 
-/// Bytes of the bits of a layer.
 fn base_bytes(base: &Layer) -> u64 {
     base.shape().words() * 8
 }

@@ -7,9 +7,6 @@
 //!
 //! A window of items has no clock. A generation takes N/G items, and the last G + 1 generations are
 //! alive.
-//!
-//! Times are milliseconds since 1970 by the clock of the server that wrote them. This file reads no
-//! clock.
 
 use std::cmp::Ordering;
 

@@ -22,10 +22,8 @@ impl Params {
     }
 }
 
-/// The bytes that the filter of these parameters takes with `items` items in it. Those of plain
-/// bits are exact. Those of pages are expected: which page an item belongs to depends on the seed.
-/// Errors: Those of [`Paged::new`] for any memory, and `Error::Full` if a filter that does not
-/// scale takes fewer items.
+/// The bytes that the filter of these parameters takes with `items` items in it: those of plain
+/// bits are exact, those of pages are a mean over seeds.
 pub fn expected_bytes(params: &Params, rules: Option<Rules>, items: u64) -> Result<u64, Error> {
     let scales = params.expansion.factor().is_some();
     let counts_items = rules.is_some_and(|rules| rules.span == Span::Items);

@@ -14,9 +14,8 @@
 //! > is found only with the error rate.
 //!
 //! A slot has the number of the generation in which its item came last. A query takes it for an
-//! answer if that generation is alive by the clock of the server, so an item takes one slot however
-//! often it comes, and is forgotten without a change. Without refresh, an item keeps the number of
-//! its first addition until that is forgotten.
+//! answer if that generation is alive, so an item takes one slot however often it comes. Without
+//! refresh, an item keeps the number of its first addition until that is forgotten.
 //!
 //! # Numbers that are used again
 //! G + 1 generations are alive, and c bits have at least three numbers more. Slots of dead
@@ -26,10 +25,8 @@
 //! pages behind the others, and joins remove dead slots, so neither disturbs a pass.
 //!
 //! If a generation must start whose number no pass has freed, [`MOST_SWEPT`] pages are swept. If
-//! that does not end the pass, the newest generation takes the new start instead. So no addition
-//! takes longer, and items of that generation are remembered for one generation more. That happens
-//! only if nobody sweeps for three generations. In a window of items, which sweeps at additions
-//! alone, a pass ends before: N/G additions for each of three numbers sweep more pages than it has.
+//! that does not end the pass, the newest generation takes the new start instead: its items are
+//! remembered for one generation more. That happens only if nobody sweeps for three generations.
 //!
 //! # Clocks and copies
 //! Time reaches copies of the filter only as a [`Shift`], which is obeyed without a look at a
@@ -131,7 +128,6 @@ pub(super) fn list_bytes(rules: Rules) -> u64 {
 }
 
 impl Window {
-    /// An empty window.
     pub(super) fn new(rules: Rules) -> Result<Self, Error> {
         let mut generations = Vec::new();
         let most = rules.most_generations();
@@ -166,7 +162,6 @@ impl Window {
         alive.fold(0, |sum, generation| sum.saturating_add(generation.items))
     }
 
-    /// Bytes of the list of generations. Equal filters give equal numbers.
     pub(super) fn bytes(&self) -> u64 {
         list_bytes(self.rules)
     }
@@ -223,9 +218,8 @@ impl Window {
         self.due(now).is_some()
     }
 
-    /// Moves all starts back, so that the newest generation starts at `start`. If the clock was
-    /// ahead before, items are remembered for longer. If it is behind now, they are for less once
-    /// it is right again. The two cannot be told apart.
+    /// Moves all starts back, so that the newest generation starts at `start`: a clock that was
+    /// ahead before cannot be told from one that is behind now.
     fn move_back(&mut self, start: i64) {
         let by = self.newest().start.saturating_sub(start);
         for generation in &mut self.generations {
@@ -233,14 +227,12 @@ impl Window {
         }
     }
 
-    /// Sets the start of the newest generation.
     fn stamp(&mut self, start: i64) {
         if let Some(newest) = self.generations.last_mut() {
             newest.start = start;
         }
     }
 
-    /// Tells the pages which numbers are alive.
     pub(super) fn tell(&self, pages: &mut Pages) {
         let newest = self.number & ((1 << number_bits(self.rules)) - 1);
         pages.turn(newest as u8, self.generations.len() as u8);
@@ -286,8 +278,7 @@ impl Window {
 
 impl Paged {
     /// Does what an addition by a client at `now` must do first: forgets what is out of the window,
-    /// and opens the next generation if it is time. Returns the change for copies to obey. Does
-    /// nothing in a filter without a window.
+    /// and opens the next generation if it is time. Returns the change for copies to obey.
     pub fn turn(&mut self, now: i64) -> Option<Shift> {
         let start = self.window()?.due(now)?;
         let shift = Shift::Open { start };
@@ -304,8 +295,7 @@ impl Paged {
     }
 
     /// Removes the forgotten slots of up to `pages` pages, at most [`MOST_SWEPT`], and joins up to
-    /// as many: some 60 µs each. Returns the change for copies to obey, or `None` if there was
-    /// nothing to do.
+    /// as many. Returns the change for copies to obey.
     pub fn sweep(&mut self, pages: u64) -> Option<Shift> {
         let count = pages.min(MOST_SWEPT);
         let (window, pages, _) = self.window_mut()?;
@@ -313,8 +303,7 @@ impl Paged {
     }
 
     /// Makes a change that [`Self::turn`], [`Self::forget`] or [`Self::sweep`] made elsewhere.
-    /// Errors: `Error::Window` for a change that no copy of this filter can have made; nothing
-    /// changes then.
+    /// `Error::Window` for one that no copy of this filter can have made.
     pub fn obey(&mut self, shift: Shift) -> Result<(), Error> {
         let (window, pages, leaving) = self.window_mut().ok_or(Error::Window)?;
         let start = match shift {

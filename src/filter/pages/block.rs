@@ -28,7 +28,6 @@ use super::{
 /// Buckets of a block.
 pub(super) const BUCKETS: usize = 64;
 
-/// The words of a block of `slots` slots.
 #[inline(always)]
 pub(super) fn words_of(slots: usize, format: Format) -> usize {
     (BUCKETS + slots * (1 + format.width())).div_ceil(WORD)
@@ -62,7 +61,6 @@ fn select_end(select: impl Select, block: &[u64], i: u32) -> usize {
     }
 }
 
-/// The number of slots of a block.
 #[inline(always)]
 pub(super) fn slots(select: impl Select, block: &[u64]) -> usize {
     select_end(select, block, BUCKETS as u32 - 1) + 1 - BUCKETS
@@ -75,7 +73,6 @@ pub(super) fn slot(block: &[u64], format: Format, index: usize) -> u64 {
     read(block, block.len() * WORD - (index + 1) * width) & low(width)
 }
 
-/// Writes the slot with this index.
 #[inline(always)]
 pub(super) fn set_slot(block: &mut [u64], format: Format, index: usize, slot: u64) {
     let width = format.width();
@@ -216,7 +213,6 @@ pub(super) fn retain(
     kept
 }
 
-/// The slots and their buckets, in order.
 #[inline(always)]
 pub(super) fn iter(block: &[u64], format: Format) -> impl Iterator<Item = (usize, u64)> {
     let mut place = 0;

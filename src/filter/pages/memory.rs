@@ -1,9 +1,8 @@
 //! Arrays that take whole size classes of the allocator, no more and no less.
 //!
-//! jemalloc, the allocator of Redis and Valkey on Linux, rounds a size up to its next class: 16,
-//! 32, 48 ... 128 bytes, then four classes for each doubling: 160, 192, 224, 256, 320 ... An array
-//! that grows word by word within its class costs nothing, and its memory follows from its length.
-//! Other allocators round less; there the array takes what it would take with jemalloc.
+//! jemalloc, the allocator of Redis and Valkey on Linux, has classes of 16, 32, 48 ... 128 bytes,
+//! then four for each doubling. An array that grows within its class costs nothing, and its memory
+//! follows from its length, whatever the allocator.
 
 use crate::filter::error::Error;
 
@@ -15,7 +14,6 @@ pub(super) fn class(bytes: usize) -> usize {
     }
 }
 
-/// Elements in the size class of `len` elements.
 pub(super) fn room<T>(len: usize) -> usize {
     class(len.saturating_mul(size_of::<T>())) / size_of::<T>()
 }

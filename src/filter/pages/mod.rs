@@ -38,12 +38,9 @@
 //! [`Plan::new`] chooses the numbers for a rate; [`Pages::new`] makes an empty structure. All other
 //! operations take the hash of an item, one or a chunk of up to 64 (`batch.rs`).
 //!
-//! A window calls [`turn`](Pages::turn) when a generation starts, inserts with the newest number as
-//! payload, and takes only one of [`Generations`] that is alive for an answer. Before a number is
-//! used again, [`sweep`](Pages::sweep) must have visited pages 0, 1, 2 ... up to the last one.
-//! Splits and joins in between need no attention.
-//!
-//! Arguments, time, and bytes on disk do not belong here.
+//! A window calls [`turn`](Pages::turn) when a generation starts, and takes only [`Generations`]
+//! that are alive for an answer. Before a number is used again, [`sweep`](Pages::sweep) must have
+//! visited all pages, 0, 1, 2 ... Splits and joins in between need no attention.
 
 mod batch;
 mod block;
@@ -178,7 +175,6 @@ impl Levels {
     }
 }
 
-/// Where an item belongs.
 #[derive(Clone, Copy)]
 struct Address {
     page: usize,
@@ -327,10 +323,8 @@ impl Pages {
         Ok(Self { body, ..*self })
     }
 
-    /// The structure with these pages, in order, each of them read with [`Plan::format_of`]. What
-    /// it relies on is checked, but for [`Plan::check`]. Its newest generation is 0 until
-    /// [`Self::turn`]. Errors: `Error::Capacity` if there is no page, or more slots than the pages
-    /// may have, or more copies than slots.
+    /// The structure with these pages, in order, each of them read with [`Plan::format_of`]. Its
+    /// newest generation is 0 until [`Self::turn`].
     pub fn from_pages(plan: Plan, table: Vec<Page>, copies: u64) -> Result<Self, Error> {
         let pages = table.len() as u64;
         let slots = table.iter().map(Page::count).sum::<u64>();
@@ -347,9 +341,7 @@ impl Pages {
         Ok(Self { slots, copies, ..Self::of(plan, Body::Table(table)) })
     }
 
-    /// The structure with these entries ([`Self::small_lanes`]), which may come from anywhere, of a
-    /// plan that [`Plan::check`] accepts. Errors: `PageFault::Entries` and
-    /// `PageFault::OutOfMemory`.
+    /// The structure with these entries ([`Self::small_lanes`]), which may come from anywhere.
     pub fn from_small(plan: Plan, lanes: &[u32]) -> Result<Self, PageFault> {
         let format = plan.format(0);
         if !small::are_sound(lanes, format) {
@@ -387,8 +379,8 @@ impl Pages {
     }
 
     /// Adds an item: with the payload `fresh` if no slot matches it; otherwise `change` makes the
-    /// payload of the slot from what it was. Returns the payload before, `None` if the item is new.
-    /// Errors: `Error::OutOfMemory`; nothing has changed then.
+    /// payload of the slot from what it was. Returns the payload before. After an error nothing has
+    /// changed.
     #[inline]
     pub fn insert(
         &mut self,
@@ -433,7 +425,6 @@ impl Pages {
         Ok(None)
     }
 
-    /// [`Self::insert_by`] in the small form.
     #[inline(never)]
     fn insert_small(
         &mut self,
@@ -499,7 +490,6 @@ impl Pages {
         payload + 1
     }
 
-    /// [`Self::lower_by`] in the small form.
     #[inline(never)]
     fn lower_small(&mut self, hash: Hash, most: u64) -> u64 {
         let format = self.plan.format(0);
@@ -550,7 +540,6 @@ impl Pages {
         split
     }
 
-    /// Splits the next page.
     fn split(&mut self) -> Result<(), Error> {
         let Body::Table(table) = &mut self.body else {
             return Ok(());
@@ -647,9 +636,9 @@ impl Pages {
         self.removed(removed);
     }
 
-    /// Removes all slots at once, and returns the pages for the caller to free: at a billion items
-    /// that takes a tenth of a second. It is as new then, but its generations stay. Without memory
-    /// for the table of reserved pages it begins with one, which splits.
+    /// Removes all slots, and returns the pages for the caller to free: at a billion items that
+    /// takes a tenth of a second. Without memory for the table of reserved pages it begins with
+    /// one.
     pub fn clear(&mut self) -> Vec<Page> {
         let (plan, newest, alive) = (self.plan, self.newest, self.alive);
         let body = Body::empty(&plan).unwrap_or(Body::Small(Small::default()));

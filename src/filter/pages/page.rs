@@ -32,13 +32,10 @@ use crate::filter::{
     layer::bits::prefetch,
 };
 
-/// Blocks of a page.
 pub(super) const BLOCKS: usize = 31;
-/// Buckets of a page.
 pub(in crate::filter) const PAGE_BUCKETS: usize = BLOCKS * BUCKETS;
 /// Words of a page without slots.
 pub(super) const LEAST_WORDS: usize = HEADER + BLOCKS;
-/// Words of the starts.
 pub(super) const HEADER: usize = (BLOCKS + 1) / LANES;
 /// Starts in a word.
 const LANES: usize = 4;
@@ -47,9 +44,8 @@ const ONES: u64 = 0x0001_0001_0001_0001;
 /// The most words of a page, so that starts have 16 bits.
 const MAX_WORDS: usize = u16::MAX as usize;
 
-/// The most words of a block, three times what one has by chance. It bounds the time of a bucket,
-/// whose slots a union and a join compare with each other, where pages are forged or somebody
-/// makes items for one bucket.
+/// The most words of a block, three times what one has by chance. It bounds the time of a bucket
+/// where pages are forged or somebody makes items for one bucket.
 const MOST_BLOCK_WORDS: usize = 1 << 10;
 
 /// The words of a page without slots: each block is a word of 64 ends.
@@ -115,7 +111,6 @@ pub enum PageFault {
 }
 
 impl Page {
-    /// A page without slots.
     pub(super) fn empty() -> Self {
         Self(Vec::new())
     }
@@ -127,7 +122,6 @@ impl Page {
         self.0.len() < HEADER
     }
 
-    /// The page, without an allocation if it has no slots.
     fn or_empty(self) -> Self {
         if self.0.len() > LEAST_WORDS { self } else { Self::empty() }
     }
@@ -166,7 +160,6 @@ impl Page {
         Ok(page.or_empty())
     }
 
-    /// Copies the page.
     pub(super) fn duplicate(&self) -> Result<Self, Error> {
         let mut copy = Vec::new();
         memory::reserve(&mut copy, self.0.len())?;
@@ -185,7 +178,6 @@ impl Page {
         usize::from((self.0[block / LANES % HEADER] >> (block % LANES * 16)) as u16)
     }
 
-    /// The words of a block.
     #[inline(always)]
     fn block(&self, number: usize) -> &[u64] {
         if self.is_empty() {
@@ -194,7 +186,6 @@ impl Page {
         &self.0[self.start(number)..self.start(number + 1)]
     }
 
-    /// The words of a block of a page that has an allocation.
     #[inline(always)]
     fn block_mut(&mut self, number: usize) -> &mut [u64] {
         let (start, end) = (self.start(number), self.start(number + 1));
@@ -214,7 +205,6 @@ impl Page {
         }
     }
 
-    /// Prefetches the starts.
     #[inline(always)]
     pub(super) fn prefetch_starts(&self) {
         prefetch(self.0.as_ptr());
@@ -234,7 +224,6 @@ impl Page {
         block
     }
 
-    /// Looks for the slot that matches the tag bits `tag`.
     #[inline(always)]
     pub(super) fn find(
         &self,
@@ -252,13 +241,11 @@ impl Page {
         block::bounds(select, self.block(place.block()), place.bucket())
     }
 
-    /// The slot with this index of the block of a place.
     #[inline(always)]
     pub(super) fn slot(&self, format: Format, place: Place, index: usize) -> u64 {
         block::slot(self.block(place.block()), format, index)
     }
 
-    /// Writes a slot of the block of a place.
     #[inline(always)]
     pub(super) fn set_slot(&mut self, format: Format, place: Place, index: usize, slot: u64) {
         block::set_slot(self.block_mut(place.block()), format, index, slot);
@@ -286,7 +273,6 @@ impl Page {
         Ok(())
     }
 
-    /// Takes a slot out of a bucket.
     #[inline(always)]
     pub(super) fn remove(
         &mut self,
@@ -332,9 +318,8 @@ impl Page {
         gone
     }
 
-    /// Puts another word into the gap of a block of `slots` slots, also of a page without an
-    /// allocation: the words of a block without slots have no room for one. Errors:
-    /// `Error::OutOfMemory`; nothing has changed then.
+    /// Puts another word into the gap of a block of `slots` slots. After an error nothing has
+    /// changed.
     #[inline(never)]
     fn widen(&mut self, number: usize, slots: usize) -> Result<(), Error> {
         let len = self.words().len() + 1;
@@ -386,7 +371,6 @@ impl Page {
         }
     }
 
-    /// The slots, in order of their places.
     #[inline(always)]
     pub(super) fn slots(&self, format: Format) -> impl Iterator<Item = (Place, u64)> {
         (0..BLOCKS).flat_map(move |number| {
@@ -395,7 +379,6 @@ impl Page {
         })
     }
 
-    /// The number of slots.
     pub(super) fn count(&self) -> u64 {
         (0..BLOCKS).map(|number| block::slots(Portable, self.block(number)) as u64).sum()
     }
@@ -454,9 +437,9 @@ impl Page {
         Ok(([zero?, one?], voids))
     }
 
-    /// Undoes a split: the page of format `to` with the slots of both, `pages[1]` being the one
-    /// whose address bit is 1. Leaves out the payloads for which `dead` holds. Tags that become
-    /// equal share a slot, whose payload `merge` makes. Returns how many slots there are fewer.
+    /// Undoes a split: the page of format `to` with the slots of both. Leaves out the payloads for
+    /// which `dead` holds. Tags that become equal share a slot, whose payload `merge` makes.
+    /// Returns how many slots there are fewer.
     pub(super) fn join(
         pages: [&Self; 2],
         from: Format,
@@ -490,8 +473,6 @@ impl Page {
         Ok((Self::of_slots(to, &slots)?, before - slots.len() as u64))
     }
 
-    /// Lets an allocator move the page.
-    ///
     /// # Safety
     /// As for `Pages::relocate`.
     pub(super) unsafe fn relocate(&mut self, mover: impl FnOnce(*mut u8, usize) -> *mut u8) {
@@ -508,7 +489,6 @@ impl Page {
     }
 }
 
-/// Checks a block of any words.
 fn check_block(block: &[u64], format: Format, tags: &mut Vec<u64>) -> Result<(), PageFault> {
     let ones: usize = block.iter().map(|word| word.count_ones() as usize).sum();
     let slots = if ones < BUCKETS { 0 } else { block::slots(Portable, block) };

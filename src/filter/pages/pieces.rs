@@ -7,12 +7,10 @@
 //!   level 2    ├── page 0 ───┼─── page 2 ────┼── page 1 ────┼── page 3 ────┤
 //! ```
 //!
-//! The position of an address is the address with its bits in reversed order, as in SCAN of Redis:
-//! the lowest bit, which divides pages first, comes first. Every page covers a range of positions.
-//! A split halves the range, and a join unites two. So a copy that takes the page at each position
-//! in turn has every address in the end. After a join it takes a part of a page again, and the
-//! later page replaces what was there. An address lies in one page of the copy, so all that the
-//! copy has of an item is of one moment.
+//! The position of an address is the address with its bits in reversed order, as in SCAN of Redis.
+//! Every page covers a range of positions. A split halves the range, and a join unites two. So a
+//! copy that takes the page at each position in turn has every address in the end. After a join it
+//! takes a part of a page again, and the later page replaces what was there.
 //!
 //! The pages of a copy may have levels that no table has at the same time. [`Pieces::finish`]
 //! splits pages until a table has them all. It joins none, because two pages need not fit into one.
@@ -52,12 +50,10 @@ impl Reach {
         Self { start: number.reverse_bits() >> (u64::BITS - MAX_LEVEL), level }
     }
 
-    /// The address at a position.
     fn address(position: u64) -> u64 {
         (position << (u64::BITS - MAX_LEVEL)).reverse_bits()
     }
 
-    /// The number of the page.
     fn number(self) -> u64 {
         Self::address(self.start)
     }
@@ -187,12 +183,9 @@ impl Pieces {
         Ok(())
     }
 
-    /// Adds `later` pages, which start at the end of these or before it. Those that cover only
-    /// positions that are there already change nothing, and those that cover others as well replace
-    /// what was there. Returns whether there are more positions now. `copies` is what
-    /// [`Self::finish`] gets if these are the last. Errors: `PageFault::Position` for a gap,
-    /// `PageFault::Levels` if no table can have all pages, and `PageFault::OutOfMemory`; nothing
-    /// has changed then.
+    /// Adds `later` pages, which start at the end of these or before it, and replace what was
+    /// there. Returns whether there are more positions now. `copies` is what [`Self::finish`] gets
+    /// if these are the last. After an error nothing has changed.
     pub fn append(&mut self, later: Self, copies: u64) -> Result<bool, PageFault> {
         let end = self.end();
         if later.start > end {
@@ -248,10 +241,8 @@ impl Pieces {
         Ok(Self { small, list, ..*self })
     }
 
-    /// The structure of these pages, which cover all positions. `copies` is the number of slots
-    /// that splits made of void ones ([`Pages::copies`]). The pages of one table give that table.
-    /// Errors: `Error::OutOfMemory`: all pages are still there, and another try may succeed.
-    /// `Error::Capacity` if the pages do not cover all positions.
+    /// The structure of these pages, which cover all positions. `copies` is that of
+    /// [`Pages::copies`]. After `Error::OutOfMemory` all pages are still there.
     pub fn finish(&mut self, copies: u64) -> Result<Pages, Error> {
         if let Some(small) = &self.small {
             return small.duplicate();
@@ -300,7 +291,6 @@ impl Pieces {
         Ok(pages)
     }
 
-    /// All slots.
     fn slots(&self) -> impl Iterator<Item = Slot> {
         let small = self.small.iter().flat_map(Pages::slots);
         let paged = self.list.iter().flat_map(|held| {

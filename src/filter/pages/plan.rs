@@ -164,9 +164,8 @@ impl Plan {
         pages.saturating_mul(self.page_slots.into())
     }
 
-    /// Whether two of `pages` pages are joined before only `slots` slots are left: less than three
-    /// quarters of those that one page less may have. The distance to the limit for splits keeps a
-    /// page from being split and joined again and again.
+    /// Whether two of `pages` pages are joined if only `slots` slots are left. The distance to the
+    /// limit for splits keeps a page from being split and joined again and again.
     #[inline]
     pub(super) fn joins_below(&self, pages: u64, slots: u64) -> bool {
         pages > self.first_pages.into() && slots < self.most_slots(pages - 1) / 4 * 3

@@ -43,14 +43,12 @@ fn key(format: Format, entry: u64) -> u64 {
     entry & !low(format.payload_bits.into())
 }
 
-/// The key of an item.
 #[inline(always)]
 fn key_of(format: Format, hash: Hash) -> u64 {
     let bits = usize::from(format.tag_bits);
     (u64::from(Place::of(hash).0) << bits | hash.block & low(bits)) << format.payload_bits
 }
 
-/// The index of the entry with this key.
 #[inline(always)]
 fn find(of: &[u32], format: Format, key: u64) -> Option<usize> {
     let mask = !low(format.payload_bits.into());
@@ -105,7 +103,6 @@ impl Small {
         (lanes <= MOST_LANES as u64).then(|| memory::bytes::<u32>(lanes as usize))
     }
 
-    /// The bytes that the array takes from the allocator.
     pub(super) fn bytes(&self) -> u64 {
         size_of_val(&*self.0) as u64
     }
@@ -116,7 +113,6 @@ impl Small {
         &self.0[..items as usize * lanes(format)]
     }
 
-    /// The array of these lanes, which are sound.
     pub(super) fn of(lanes: &[u32]) -> Result<Self, Error> {
         let mut array = Vec::new();
         memory::reserve(&mut array, lanes.len())?;
@@ -125,7 +121,6 @@ impl Small {
         Ok(Self(array.into_boxed_slice()))
     }
 
-    /// Copies the array.
     pub(super) fn duplicate(&self) -> Result<Self, Error> {
         Self::of(&self.0)
     }
@@ -137,7 +132,6 @@ impl Small {
         Some((index, entry(&self.0, format, index) & low(format.payload_bits.into())))
     }
 
-    /// Writes the payload of an entry.
     pub(super) fn set_payload(&mut self, format: Format, index: usize, payload: u64) {
         let key = key(format, entry(&self.0, format, index));
         self.set(format, index, key | payload);
@@ -203,8 +197,6 @@ impl Small {
         }
     }
 
-    /// Lets an allocator move the array.
-    ///
     /// # Safety
     /// As for `Pages::relocate`.
     pub(super) unsafe fn relocate(&mut self, mover: impl FnOnce(*mut u8, usize) -> *mut u8) {

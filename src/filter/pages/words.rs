@@ -9,7 +9,6 @@
 //!
 //! Only the values of words count, never their bytes, so every machine computes the same words.
 
-/// The bits of a word.
 pub(super) const WORD: usize = u64::BITS as usize;
 
 /// A word whose lowest `bits` bits are set; `bits` is in [0, 63].

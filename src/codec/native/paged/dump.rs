@@ -15,10 +15,9 @@
 //! (`mod.rs`) and behind it, and the place where it ends plus 1. LOADCHUNK gets the iterator that
 //! SCANDUMP returned with the data.
 //!
-//! The filter may change between the commands of a dump: `filter/pages/pieces.rs` says why the copy
-//! has each item that was there all the time, and each page of one moment. The numbers of the
-//! filter are those of the last chunk. When a generation starts, or the filter is replaced, its
-//! identity changes, and later chunks are refused.
+//! The filter may change between the commands of a dump (`filter/pages/pieces.rs`). The numbers are
+//! those of the last chunk. When a generation starts, or the filter is replaced, its identity
+//! changes, and later chunks are refused.
 
 use super::{Body, bits, end, header, record};
 use crate::{
@@ -44,8 +43,7 @@ pub fn header(filter: &Paged) -> (i64, Vec<u8>) {
     (1, header::encode(&PagedPlan::of(filter), 0))
 }
 
-/// Returns the next iterator and the chunk for iterator `from`, which may be any number; `None`
-/// beyond the end and for numbers below 1.
+/// Returns the next iterator and the chunk for iterator `from`; `None` beyond the end or below 1.
 pub fn at(filter: &Paged, from: i64) -> Option<(i64, Vec<u8>)> {
     chunk(&Body::of(filter), from)
 }
@@ -55,14 +53,12 @@ fn chunk(body: &Body, from: i64) -> Option<(i64, Vec<u8>)> {
     let header = header::encode(&body.plan, 0);
     let mut out = open(MAGIC, VERSION);
     out.extend(first.to_le_bytes());
-    // A header has no 4 GiB.
     out.extend((header.len() as u32).to_le_bytes());
     out.extend(header);
     let end = body.put(first, BYTES, &mut out);
     Some((i64::try_from(end).ok()?.checked_add(1)?, seal(out)))
 }
 
-/// Reads the header of a dump.
 fn read_header(data: &[u8]) -> Result<PagedPlan, Error> {
     match header::decode(data)? {
         (plan, 0) => Ok(plan),
@@ -93,7 +89,6 @@ impl<'a> Chunk<'a> {
             None => first.saturating_add(bytes.len() as u64),
             Some(position) => bits.saturating_add(record::end(bytes, position)?),
         };
-        // The iterator and the bytes must give the same end.
         let end = iterator.checked_sub(1).and_then(|end| u64::try_from(end).ok());
         if to == first || end != Some(to) || (first < bits && to > bits) {
             return Err(Error::Order { from: first, to, received: 0 });
@@ -115,8 +110,7 @@ pub struct Load {
 }
 
 impl Load {
-    /// Begins with the header of a dump, of a filter of at most `ceiling` bytes. Memory is
-    /// allocated as bits and pages arrive ([`Self::take`]).
+    /// Begins with the header of a dump, of a filter of at most `ceiling` bytes of bits.
     pub fn begin(data: &[u8], ceiling: u64) -> Result<Self, Error> {
         let plan = read_header(data)?;
         let wanted = bits(&plan);
@@ -137,8 +131,7 @@ impl Load {
         Ok(Self { base, bits: 0, pieces, plan })
     }
 
-    /// Whether `data` is the header of a filter with this identity. A client repeats the header if
-    /// it got no reply.
+    /// Whether `data` is the header of this filter, which a client repeats if it got no reply.
     pub fn began_with(&self, data: &[u8]) -> bool {
         let identity = header::identity(&self.plan);
         read_header(data).is_ok_and(|plan| header::identity(&plan) == identity)
@@ -174,11 +167,8 @@ impl Load {
         chunk(&self.body(), from)
     }
 
-    /// Takes the next chunk, or one that was taken already: a client repeats it if it got no reply.
-    /// If the chunk has something new, `ceiling` gets the bytes that the filter takes, and returns
-    /// how many there may be. Errors: `Error::Order` for a gap, `Error::OtherFilter`,
-    /// `Error::Ceiling`, `Error::OutOfMemory`, and any other [`Error`] for bad bytes; nothing
-    /// changes then.
+    /// Takes the next chunk, or one that was taken already. If it has something new, `ceiling`
+    /// returns how many bytes the filter may take. After an error nothing has changed.
     pub fn take(
         &mut self,
         iterator: i64,
@@ -258,7 +248,6 @@ impl Load {
     /// The filter, after [`Self::take`] has returned [`Taken::Last`]. Errors: `Error::OutOfMemory`;
     /// another try may succeed.
     pub fn finish(&mut self) -> Result<Paged, Error> {
-        // What is wrong must be seen while all pages are still there.
         self.plan.check()?;
         let pages = self.pieces.finish(self.plan.copies)?;
         Ok(Paged::from_parts(&self.plan, self.base.take(), pages))
@@ -274,7 +263,7 @@ impl Load {
 
 /// Accepts a repeated chunk for a complete filter that has every bit and item of it already.
 /// Errors: `Error::Exists` for a header, `Error::Complete` for a chunk that would change the
-/// filter, and any other [`Error`] for bad bytes.
+/// filter.
 pub fn repeat(filter: &Paged, iterator: i64, data: &[u8]) -> Result<(), Error> {
     if iterator == 1 && read_header(data).is_ok() {
         return Err(Error::Exists);

@@ -50,14 +50,11 @@ use crate::{
     },
 };
 
-/// Kinds of payloads.
 const NOTHING: u8 = 0;
 const COUNT: u8 = 1;
 const GENERATION: u8 = 2;
-/// Spans of a window.
 const TIME: u8 = 0;
 const ITEMS: u8 = 1;
-/// Bytes of a generation.
 const GENERATION_BYTES: usize = 16;
 
 /// Writes the header of a plan, to be followed by what is before the place `present`. The plan's
@@ -80,7 +77,6 @@ pub(super) fn encode(plan: &PagedPlan, present: u64) -> Vec<u8> {
     out.push(plan.pages.doublings);
     out.extend(plan.pages.page_slots.to_le_bytes());
     out.extend(u16::from(plan.base.is_some()).to_le_bytes());
-    // There are two kinds of records.
     out.extend((records.len() as u16).to_le_bytes());
     for number in [plan.pages.first_pages.into(), plan.copies, present] {
         out.extend(number.to_le_bytes());

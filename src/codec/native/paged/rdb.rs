@@ -67,7 +67,6 @@ pub(in crate::codec::native) fn load<S: Source>(
             None => place.saturating_add(bytes.len() as u64),
             Some(position) => bits.saturating_add(record::end(bytes, position)?),
         };
-        // Each string has something, so the strings end.
         if place > present || place == from || (from < bits && place > bits) {
             return Err(Error::TooBig { from, to: place, total });
         }

@@ -18,7 +18,6 @@ use crate::{
     },
 };
 
-/// The level of the small form.
 const SMALL: u8 = u8::MAX;
 /// Bytes of a level and a length.
 const FRAME: usize = 3;
@@ -69,7 +68,6 @@ pub(super) fn end(bytes: &[u8], mut position: u64) -> Result<u64, Error> {
     Ok(position)
 }
 
-/// Reads the records of `bytes` into `pieces`.
 pub(super) fn read(bytes: &[u8], pieces: &mut Pieces) -> Result<(), Error> {
     let mut reader = Reader::plain(bytes);
     while reader.left() > 0 {
@@ -88,7 +86,6 @@ fn next<'a>(reader: &mut Reader<'a>) -> Result<(u8, &'a [u8]), Error> {
     Ok((level, reader.bytes(count.saturating_mul(each))?))
 }
 
-/// The numbers of a body of whole numbers.
 fn numbers<T, const N: usize>(body: &[u8], number: fn([u8; N]) -> T) -> Result<Vec<T>, Error> {
     let (bytes, _) = body.as_chunks::<N>();
     let mut numbers = Vec::new();

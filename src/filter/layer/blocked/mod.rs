@@ -8,24 +8,17 @@
 //!                            └───┴── k bits in it, in groups of four per line (hash/probe.rs)
 //! ```
 //!
-//! Putze, Sanders and Singler (2007). One item touches one block. At rates down to 1e-6 this is one
-//! page, or two adjacent ones; a block of 512 bits is one cache line. A classic filter touches k
-//! lines and k pages per query, and copies k pages per insert while the server forks for a
-//! snapshot. `probing.rs` tests and sets the bits inside a block.
+//! Putze, Sanders and Singler (2007). One item touches one block: at rates down to 1e-6 one page or
+//! two adjacent ones. A classic filter touches k lines and k pages per query, and copies k pages
+//! per insert while the server forks.
 //!
-//! # Two stages
+//! Low rates have long blocks of many cache lines. A chunk goes through them in two stages, and
+//! each stage prefetches its lines for all remaining items before it tests the first one: the line
+//! of the first four probes, which rejects 15 of 16 absent items, then the remaining lines.
 //!
-//! Low rates have long blocks of many cache lines. The number of lines in flight limits the speed
-//! of a batch there. So a chunk goes through a layer in two stages, and each stage prefetches its
-//! lines for all remaining items before it tests the first one:
-//!
-//! 1. The line of the first four probes. It rejects 15 of 16 absent items.
-//! 2. The remaining lines, for the items that passed. Nearly all of these are present.
-//!
-//! An addition needs all lines of the item at once. Most lookups in a full layer below pages miss,
-//! so it always uses the stages. Otherwise most present items are in the layer, and the stages cost
-//! hits more than they save misses as long as out-of-order execution hides the waits, so they are
-//! used only above 4 MiB.
+//! An addition needs all lines at once. A full layer below pages always uses the stages, because
+//! most lookups there miss; others only above 4 MiB, where out-of-order execution no longer hides
+//! the waits.
 
 mod prefetch;
 mod probing;
@@ -113,7 +106,6 @@ impl Blocked {
         }
     }
 
-    /// Returns whether a block is too long to be prefetched whole.
     #[inline]
     fn is_long(&self) -> bool {
         self.block_words() > WHOLE_BLOCK
@@ -151,7 +143,6 @@ impl Blocked {
         &self.bits.words()[start..start + self.block_words()]
     }
 
-    /// The block of an item, mutable.
     #[inline(always)]
     fn block_mut(&mut self, hash: Hash) -> &mut [u64] {
         let (start, words) = (self.block_start(hash), self.block_words());
@@ -181,7 +172,6 @@ impl Blocked {
         }
     }
 
-    /// [`Self::filter_present`] for blocks of whole lines.
     #[inline(always)]
     fn filter_present_with(&self, line_probe: impl LineProbe, hashes: &[Hash]) -> ItemSet {
         line_probe.run(|| {
@@ -205,7 +195,6 @@ impl Blocked {
         }
     }
 
-    /// [`Self::present`] for blocks of whole lines.
     #[inline]
     fn present_with(&self, line_probe: impl LineProbe, hashes: &[Hash]) -> ItemSet {
         let lines = (self.block_words() / LINE_WORDS) as u64;
@@ -220,10 +209,9 @@ impl Blocked {
         self.filter_present_remaining(line_probe, hashes, passed)
     }
 
-    /// Prefetches the first line of one item in blocks of `lines` lines. Returns the index of the
-    /// line's first word in the array, and the places of the four bits in the line, as in
-    /// `ProbeGroup`. Small arrays are prefetched too: to skip them costs a test per item, which
-    /// large arrays pay.
+    /// Prefetches the first line of one item. Returns the index of the line's first word, and the
+    /// places of the four bits. Small arrays are prefetched too: to skip them costs a test per
+    /// item.
     #[inline(always)]
     fn prefetch_first_line(&self, lines: u64, hash: Hash) -> (usize, u64) {
         let group = ProbeSequence::new(hash).group(lines);
@@ -268,7 +256,6 @@ impl Blocked {
         })
     }
 
-    /// Returns whether a lookup prefetches only some lines of an item at first.
     #[inline]
     fn is_staged(&self) -> bool {
         self.is_long() && self.bits.is_uncached()
@@ -338,7 +325,6 @@ impl Blocked {
         }
     }
 
-    /// [`Self::add_chunk`] for blocks of whole lines.
     #[inline(always)]
     fn add_chunk_with(&mut self, line_probe: impl LineProbe, hashes: &[Hash]) -> ItemSet {
         let probes = self.probes;

@@ -68,7 +68,6 @@ pub(super) fn prefetch_line(start: *const u64) {
     prefetch(start.wrapping_add(LINE_WORDS - 1));
 }
 
-/// Prefetches the cache lines of a short block.
 #[inline]
 fn prefetch_block(start: *const u64, geometry: Geometry) {
     let words = usize::from(geometry.block_words);
@@ -78,7 +77,6 @@ fn prefetch_block(start: *const u64, geometry: Geometry) {
     prefetch(start.wrapping_add(words - 1));
 }
 
-/// Prefetches the cache lines of the next `probes` bits of a sequence.
 #[inline]
 pub(super) fn prefetch_sequence(
     start: *const u64,

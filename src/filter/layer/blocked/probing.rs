@@ -30,7 +30,6 @@ pub(super) trait LineProbe: Copy {
     fn test_group(self, line: &Line, group: ProbeGroup, count: u8) -> u64;
 }
 
-/// The portable implementation.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Scalar;
 
@@ -123,7 +122,6 @@ fn set(line: &mut Line, group: ProbeGroup, count: u8) {
     }
 }
 
-/// [`all_set`] in these lines.
 #[inline(always)]
 fn all_set_in(
     line_probe: impl LineProbe,
@@ -192,7 +190,6 @@ pub(super) fn all_set_anywhere(block: &[u64], mut sequence: ProbeSequence, mut l
     (0..left).fold(1, |all, _| all & bit()) & 1 == 1
 }
 
-/// [`add`] for blocks in which each bit lies anywhere.
 #[inline(never)]
 pub(super) fn add_anywhere(block: &mut [u64], mut sequence: ProbeSequence, mut left: u8) -> bool {
     let bits = block.len() as u64 * 64;

@@ -11,13 +11,11 @@
 //!   missing  lanes in which word & bit = 0
 //! ```
 //!
-//! This takes 9 instructions where portable code takes 28. Registers have 256 bits: processors
-//! lower their clock for registers of 512 bits, most of all when they meet one after a pause. `make
+//! Registers have 256 bits: processors lower their clock for registers of 512 bits. `make
 //! check-registers` verifies that no such register is used.
 //!
 //! A function compiled for these instructions cannot be inlined into one that is not, so the code
-//! is selected once per chunk of items. Single items use portable code: the call would cost more
-//! than it gains.
+//! is selected once per chunk of items. Single items use portable code.
 
 pub(super) use code::Avx512;
 
@@ -74,7 +72,6 @@ mod code {
         work()
     }
 
-    /// Returns which of the four bits of a group are clear: bit i is for probe i.
     #[inline]
     #[target_feature(enable = "avx512f,avx512vl")]
     fn missing(&[a, b, c, d, e, f, g, h]: &Line, group: ProbeGroup) -> u8 {
@@ -90,7 +87,6 @@ mod code {
         _mm256_testn_epi64_mask(word, bit)
     }
 
-    /// Puts four words in a register.
     #[inline]
     #[target_feature(enable = "avx512f,avx512vl")]
     fn half(words: [u64; 4]) -> __m256i {

@@ -70,9 +70,8 @@ pub struct Start {
 /// The most positions: the sum of two of them fits in a word.
 pub const MAX_BITS: u64 = 1 << 62;
 
-/// Arrays up to this many bytes stay in the processor's caches while they are in use. Prefetching
-/// them costs more than it saves (at 135 KiB, 12 of 40 ns per item; at 27 MiB it saves 40 of 170
-/// ns).
+/// Arrays up to this many bytes stay in the processor's caches, where a prefetch costs more than it
+/// saves.
 const CACHED: u64 = 256 << 10;
 
 /// The most probes: for the smallest double, 5e-324, RedisBloom asks for 1,075.
@@ -125,7 +124,6 @@ impl ClassicLayer {
         }
     }
 
-    /// Records where the layer begins in its filter.
     pub(super) fn set_start(&mut self, start: Start) {
         self.start = start;
     }
@@ -153,7 +151,6 @@ impl ClassicLayer {
         self.prefetch_lines(hash);
     }
 
-    /// Prefetches the cache lines that these items of a chunk need.
     #[inline(never)]
     pub(super) fn prefetch_each(&self, hashes: &[Hash], items: ItemSet) {
         items.members().for_each(|i| self.prefetch_lines(hashes[i]));
@@ -182,7 +179,6 @@ impl ClassicLayer {
         self.holds(hash)
     }
 
-    /// Returns which of these items of a chunk have every bit set.
     #[inline(never)]
     pub(super) fn filter_present(&self, hashes: &[Hash], items: ItemSet) -> ItemSet {
         items.keep(|i| u64::from(self.holds(hashes[i])))
@@ -261,7 +257,6 @@ impl Map {
     }
 }
 
-/// The position sequence of one item.
 struct Positions {
     /// Number of positions to come.
     left: u16,
