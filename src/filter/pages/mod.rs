@@ -56,7 +56,8 @@ mod small;
 mod unite;
 mod words;
 
-pub use page::{Page, PageFault};
+pub use page::Page;
+pub(crate) use pieces::NOT_NEXT;
 pub use pieces::{END, Piece, Pieces, Reach};
 pub use plan::{Growth, MAX_PAGES, Payload, Plan};
 pub use sample::Sample;
@@ -342,13 +343,12 @@ impl Pages {
     }
 
     /// The structure with these entries ([`Self::small_lanes`]), which may come from anywhere.
-    pub fn from_small(plan: Plan, lanes: &[u32]) -> Result<Self, PageFault> {
+    pub fn from_small(plan: Plan, lanes: &[u32]) -> Result<Self, Error> {
         let format = plan.format(0);
         if !small::are_sound(lanes, format) {
-            return Err(PageFault::Entries);
+            return Err(Error::Impossible("entries that no items have"));
         }
-        let refused = PageFault::OutOfMemory(size_of_val(lanes) as u64);
-        let body = Body::Small(Small::of(lanes).map_err(|_| refused)?);
+        let body = Body::Small(Small::of(lanes)?);
         let slots = (lanes.len() / small::lanes(format)) as u64;
         Ok(Self { slots, ..Self::of(plan, body) })
     }

@@ -89,26 +89,9 @@ impl Place {
 #[derive(Debug, PartialEq, Eq)]
 pub struct Page(Vec<u64>);
 
-/// Why words are not those of a page.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum PageFault {
-    /// The blocks do not fill the page, or one has too few ends, a wrong length, something in its
-    /// gap, a slot without a marker, or two slots that match the same item.
-    #[error("words that are not those of a page")]
-    Words,
-    /// Entries of the small form that are too many, or equal, or of no bucket.
-    #[error("entries that no items have")]
-    Entries,
-    /// No page of this level starts where the page before ends.
-    #[error("a page that does not follow the one before")]
-    Position,
-    /// The levels of pages differ by too much.
-    #[error("pages of too different levels")]
-    Levels,
-    /// The allocator refused this many bytes.
-    #[error("no memory for {0} bytes of slots")]
-    OutOfMemory(u64),
-}
+/// The refusal of words that do not fill a page with blocks, each with all its ends, the right length,
+/// zeros in its gap, and slots of which no two match the same item.
+const NO_PAGE: Error = Error::Impossible("words that are not those of a page");
 
 impl Page {
     pub(super) fn empty() -> Self {
@@ -139,19 +122,18 @@ impl Page {
 
     /// The page with these words, which may come from anywhere: all that this module relies on is
     /// checked.
-    pub fn from_words(words: &[u64], format: Format) -> Result<Self, PageFault> {
+    pub fn from_words(words: &[u64], format: Format) -> Result<Self, Error> {
         if !(LEAST_WORDS..=MAX_WORDS).contains(&words.len()) {
-            return Err(PageFault::Words);
+            return Err(NO_PAGE);
         }
-        let refused = PageFault::OutOfMemory(words.len() as u64 * 8);
         let mut page = Self(Vec::new());
-        memory::reserve(&mut page.0, words.len()).map_err(|_| refused)?;
+        memory::reserve(&mut page.0, words.len())?;
         page.0.extend_from_slice(words);
         let starts: [usize; BLOCKS + 1] = std::array::from_fn(|i| page.start(i));
         let ends = (starts[0], starts[BLOCKS]) == (HEADER, words.len());
         let sound = |pair: &[usize]| pair[0] < pair[1] && pair[1] - pair[0] <= MOST_BLOCK_WORDS;
         if !ends || !starts.windows(2).all(sound) {
-            return Err(PageFault::Words);
+            return Err(NO_PAGE);
         }
         let mut tags = Vec::new();
         for number in 0..BLOCKS {
@@ -489,17 +471,17 @@ impl Page {
     }
 }
 
-fn check_block(block: &[u64], format: Format, tags: &mut Vec<u64>) -> Result<(), PageFault> {
+fn check_block(block: &[u64], format: Format, tags: &mut Vec<u64>) -> Result<(), Error> {
     let ones: usize = block.iter().map(|word| word.count_ones() as usize).sum();
     let slots = if ones < BUCKETS { 0 } else { block::slots(Portable, block) };
     if ones < BUCKETS || block.len() != block::words_of(slots, format) {
-        return Err(PageFault::Words);
+        return Err(NO_PAGE);
     }
     let mut gap = BUCKETS + slots..block.len() * WORD - slots * format.width();
     if gap.any(|bit| read(block, bit) & 1 == 1) {
-        return Err(PageFault::Words);
+        return Err(NO_PAGE);
     }
-    memory::reserve(tags, slots).map_err(|_| PageFault::OutOfMemory(slots as u64 * 8))?;
+    memory::reserve(tags, slots)?;
     let mut left = block::iter(block, format).peekable();
     while let Some((bucket, slot)) = left.next() {
         tags.clear();
@@ -508,7 +490,7 @@ fn check_block(block: &[u64], format: Format, tags: &mut Vec<u64>) -> Result<(),
             tags.push(format.tag(slot));
         }
         if tags.contains(&0) || !are_prefix_free(tags) {
-            return Err(PageFault::Words);
+            return Err(NO_PAGE);
         }
     }
     Ok(())

@@ -15,9 +15,7 @@
 //! The pages of a copy may have levels that no table has at the same time. [`Pieces::finish`]
 //! splits pages until a table has them all. It joins none, because two pages need not fit into one.
 
-use super::{
-    Body, MAX_PAGES, Page, PageFault, Pages, Payload, Plan, Slot, level_of, memory, words::low,
-};
+use super::{Body, MAX_PAGES, Page, Pages, Payload, Plan, Slot, level_of, memory, words::low};
 use crate::filter::error::Error;
 
 /// The end of all positions.
@@ -29,6 +27,9 @@ const MAX_LEVEL: u32 = END.ilog2();
 /// The most pages of a table for each page of the copy that it is made of. A structure that grows
 /// more while it is copied must be copied again: the splits would take too long at once.
 const MOST_SPLITS: u64 = 4;
+
+/// The refusal of a page of a level of which none starts where the page before ends.
+pub(crate) const NOT_NEXT: Error = Error::Impossible("a page that does not follow the one before");
 
 /// The positions that a page covers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -162,8 +163,8 @@ impl Pieces {
 
     /// Adds the page of a level at the next position. Its words may come from anywhere. Errors:
     /// What is wrong with them; nothing has changed then.
-    pub fn push(&mut self, level: u32, words: &[u64]) -> Result<(), PageFault> {
-        let reach = Reach::new(self.end(), level).ok_or(PageFault::Position)?;
+    pub fn push(&mut self, level: u32, words: &[u64]) -> Result<(), Error> {
+        let reach = Reach::new(self.end(), level).ok_or(NOT_NEXT)?;
         let page = Page::from_words(words, self.plan.format(level))?;
         reserve(&mut self.list, 1)?;
         self.bytes += page.bytes();
@@ -173,9 +174,9 @@ impl Pieces {
 
     /// Adds the small form, which covers all positions. The entries may come from anywhere. Errors:
     /// What is wrong with them; nothing has changed then.
-    pub fn push_small(&mut self, lanes: &[u32]) -> Result<(), PageFault> {
+    pub fn push_small(&mut self, lanes: &[u32]) -> Result<(), Error> {
         if self.end() != 0 {
-            return Err(PageFault::Position);
+            return Err(NOT_NEXT);
         }
         let small = Pages::from_small(self.plan, lanes)?;
         self.bytes = small.bytes();
@@ -186,10 +187,10 @@ impl Pieces {
     /// Adds `later` pages, which start at the end of these or before it, and replace what was
     /// there. Returns whether there are more positions now. `copies` is what [`Self::finish`] gets
     /// if these are the last. After an error nothing has changed.
-    pub fn append(&mut self, later: Self, copies: u64) -> Result<bool, PageFault> {
+    pub fn append(&mut self, later: Self, copies: u64) -> Result<bool, Error> {
         let end = self.end();
         if later.start > end {
-            return Err(PageFault::Position);
+            return Err(NOT_NEXT);
         }
         if later.end() <= end {
             return Ok(false);
@@ -210,7 +211,7 @@ impl Pieces {
             let items = slots.saturating_sub(copies);
             let needed = self.plan.pages_of(pages, items);
             if needed > MOST_SPLITS * (kept + new.len()) as u64 {
-                return Err(PageFault::Levels);
+                return Err(Error::Impossible("pages of too different levels"));
             }
         }
         reserve(&mut self.list, new.len())?;
@@ -280,7 +281,7 @@ impl Pieces {
             }
             let ([zero, one], voids) = self.plan.split(page, level)?;
             // If there is no memory for the second half, the page stays whole.
-            reserve(&mut self.list, 1).map_err(|_| Error::OutOfMemory(0))?;
+            reserve(&mut self.list, 1)?;
             let before = self.list[next].page.bytes();
             self.bytes = self.bytes - before + zero.bytes() + one.bytes();
             self.list[next] = Held { reach: Reach::of(number, level + 1), page: zero };
@@ -319,7 +320,6 @@ impl Plan {
 }
 
 /// Makes room for more pages.
-fn reserve(list: &mut Vec<Held>, more: usize) -> Result<(), PageFault> {
-    let len = list.len() + more;
-    memory::reserve(list, len).map_err(|_| PageFault::OutOfMemory(size_of::<Held>() as u64))
+fn reserve(list: &mut Vec<Held>, more: usize) -> Result<(), Error> {
+    memory::reserve(list, list.len() + more)
 }

@@ -2,11 +2,13 @@
 //! if they are corrupt.
 
 use redis_bloom::filter::{
-    Hash,
-    pages::{Growth, Page, PageFault, Pages, Payload, Plan},
+    Error, Hash,
+    pages::{Growth, Page, Pages, Payload, Plan},
 };
 
 use super::{COUNT, Counts, add, crowded, hash, pages, raise};
+
+const NO_PAGE: Result<(), Error> = Err(Error::Impossible("words that are not those of a page"));
 
 /// Writes all words out and reads them in.
 fn copy(pages: &Pages) -> Pages {
@@ -122,18 +124,18 @@ fn words_without_sense_are_refused() {
     let sound = pages.pages()[0].words();
     let read = |words: &[u64]| Page::from_words(words, format).map(drop);
     assert_eq!(read(sound), Ok(()));
-    assert_eq!(read(&[]), Err(PageFault::Words));
-    assert_eq!(read(&[0; 70]), Err(PageFault::Words));
-    assert_eq!(read(&[u64::MAX; 70]), Err(PageFault::Words));
-    assert_eq!(read(&vec![0; 70_000]), Err(PageFault::Words));
-    assert_eq!(read(&sound[..sound.len() - 1]), Err(PageFault::Words));
+    assert_eq!(read(&[]), NO_PAGE);
+    assert_eq!(read(&[0; 70]), NO_PAGE);
+    assert_eq!(read(&[u64::MAX; 70]), NO_PAGE);
+    assert_eq!(read(&vec![0; 70_000]), NO_PAGE);
+    assert_eq!(read(&sound[..sound.len() - 1]), NO_PAGE);
     let longer = [sound, &[0]].concat();
-    assert_eq!(read(&longer), Err(PageFault::Words));
+    assert_eq!(read(&longer), NO_PAGE);
     // No one at all in the last block.
     let mut words = sound.to_vec();
     let start = (words[7] >> 32 & 0xFFFF) as usize;
     words[start..].fill(0);
-    assert_eq!(read(&words), Err(PageFault::Words));
+    assert_eq!(read(&words), NO_PAGE);
     // Noise behind the starts.
     for seed in 0..2_000_u64 {
         let mut words = sound.to_vec();
@@ -177,7 +179,7 @@ fn a_bucket_holds_no_more_than_is_fast() {
             words.splice(end - 1..end - 1, [0; 1_000]);
             (1..32).for_each(|start| words[start / 4] += 1_000 << (start % 4 * 16));
             let refused = Page::from_words(&words, format).expect_err("too long");
-            assert!(number > 0 || refused == PageFault::Words, "{refused}");
+            assert!(number > 0 || NO_PAGE == Err(refused), "{refused}");
         }
         for number in 0..taken as u64 {
             assert_eq!(pages.lower(hash(number)), 1);

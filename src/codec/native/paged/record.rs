@@ -14,7 +14,7 @@ use crate::{
     codec::{Error, native::stream, reader::Reader},
     filter::{
         Error as FilterError,
-        pages::{PageFault, Piece, Pieces, Reach},
+        pages::{NOT_NEXT, Piece, Pieces, Reach},
     },
 };
 
@@ -63,7 +63,7 @@ pub(super) fn end(bytes: &[u8], mut position: u64) -> Result<u64, Error> {
     while reader.left() > 0 {
         let (level, _) = next(&mut reader)?;
         let level = if level == SMALL { 0 } else { level };
-        position = Reach::new(position, level.into()).ok_or(PageFault::Position)?.end();
+        position = Reach::new(position, level.into()).ok_or(NOT_NEXT)?.end();
     }
     Ok(position)
 }
