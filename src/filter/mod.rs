@@ -42,8 +42,8 @@ pub use foreign::{FIXED_SEED, Family, RedisBloom, TIGHTENING, Valkey};
 pub use geometry::Geometry;
 pub use hash::{Hash, checksum, probe::scale};
 pub use layer::{
-    Blocked, Classic, ClassicLayer, Layer, MAX_BITS, MAX_CLASSIC_PROBES, Rule, Shape, Start,
-    bits::Bits, item_set::Answers, uses_avx512,
+    Classic, Layer, MAX_BITS, MAX_CLASSIC_PROBES, Rule, Shape, Start, bits::Bits,
+    item_set::Answers, uses_avx512,
 };
 pub use merge::{Difference, Union, Unmergeable};
 pub use paged::{

@@ -11,8 +11,10 @@ pub(super) mod item_set;
 pub(super) mod occupancy;
 
 pub(super) use blocked::BlockAddress;
-pub use blocked::{Blocked, uses_avx512};
-pub use classic::{Classic, ClassicLayer, MAX_BITS, MAX_CLASSIC_PROBES, Rule, Start};
+pub(super) use blocked::Blocked;
+pub use blocked::uses_avx512;
+use classic::ClassicLayer;
+pub use classic::{Classic, MAX_BITS, MAX_CLASSIC_PROBES, Rule, Start};
 
 use bits::Bits;
 use item_set::ItemSet;
@@ -119,12 +121,11 @@ impl Layer {
     pub fn duplicate(&self) -> Result<Self, Error> {
         let kind = match &self.kind {
             Kind::Blocked(layer) => {
-                Kind::Blocked(Blocked::new(layer.geometry(), layer.bits().duplicate()?))
+                Kind::Blocked(Blocked::new(layer.geometry(), layer.bits.duplicate()?))
             }
             Kind::Classic(layer) => {
-                let mut copy = ClassicLayer::new(layer.shape(), layer.bits().duplicate()?);
-                copy.set_start(layer.start());
-                Kind::Classic(Box::new(copy))
+                let bits = layer.bits.duplicate()?;
+                Kind::Classic(Box::new(ClassicLayer { bits, ..**layer }))
             }
         };
         Ok(Self { kind, ..*self })
@@ -188,15 +189,15 @@ impl Layer {
     /// The bit array.
     pub fn bits(&self) -> &Bits {
         match &self.kind {
-            Kind::Blocked(layer) => layer.bits(),
-            Kind::Classic(layer) => layer.bits(),
+            Kind::Blocked(layer) => &layer.bits,
+            Kind::Classic(layer) => &layer.bits,
         }
     }
 
     /// Where a classic layer begins and ends in its filter; `None` for the other kinds.
     pub(super) fn span(&self) -> Option<(Start, Start)> {
         match &self.kind {
-            Kind::Classic(layer) => Some((layer.start(), layer.end())),
+            Kind::Classic(layer) => Some((layer.start, layer.end())),
             Kind::Blocked(_) => None,
         }
     }
@@ -206,7 +207,7 @@ impl Layer {
         if let Some((_, end)) = below.span()
             && let Kind::Classic(layer) = &mut self.kind
         {
-            layer.set_start(end);
+            layer.start = end;
         }
     }
 
@@ -238,8 +239,8 @@ impl Layer {
 
     fn bits_mut(&mut self) -> &mut Bits {
         match &mut self.kind {
-            Kind::Blocked(layer) => layer.bits_mut(),
-            Kind::Classic(layer) => layer.bits_mut(),
+            Kind::Blocked(layer) => &mut layer.bits,
+            Kind::Classic(layer) => &mut layer.bits,
         }
     }
 

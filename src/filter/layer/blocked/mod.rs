@@ -52,8 +52,8 @@ const MEMORY_BOUND_WORDS: usize = 1 << 19;
 
 /// A bit array cut into equal blocks.
 #[derive(Debug)]
-pub struct Blocked {
-    bits: Bits,
+pub(in crate::filter) struct Blocked {
+    pub(super) bits: Bits,
     blocks: u32,
     block_words: u16,
     probes: u8,
@@ -63,25 +63,14 @@ pub struct Blocked {
 impl Blocked {
     /// Makes a layer of the given shape over these bits. The array may still be shorter than the
     /// shape; it has its full length before the first query.
-    pub fn new(geometry: Geometry, bits: Bits) -> Self {
+    pub(super) fn new(geometry: Geometry, bits: Bits) -> Self {
         let Geometry { blocks, block_words, probes } = geometry;
         Self { bits, blocks, block_words, probes, probing: Probing::of(geometry) }
     }
 
-    /// The shape.
     #[inline]
-    pub fn geometry(&self) -> Geometry {
+    pub(super) fn geometry(&self) -> Geometry {
         Geometry { blocks: self.blocks, block_words: self.block_words, probes: self.probes }
-    }
-
-    /// The bit array.
-    pub fn bits(&self) -> &Bits {
-        &self.bits
-    }
-
-    /// The bit array, mutable, to fill it from a stored one.
-    pub fn bits_mut(&mut self) -> &mut Bits {
-        &mut self.bits
     }
 
     /// The first word of the item's block.
@@ -113,7 +102,7 @@ impl Blocked {
 
     /// Prefetches the cache lines that a lookup of the item reads first.
     #[inline]
-    pub fn prefetch(&self, hash: Hash) {
+    pub(super) fn prefetch(&self, hash: Hash) {
         if let Some(block_address) = self.block_address() {
             block_address.prefetch(hash);
         }
@@ -122,13 +111,16 @@ impl Blocked {
     /// Address and shape of the blocks; `None` for an array small enough to stay cached.
     #[inline]
     pub(in crate::filter) fn block_address(&self) -> Option<BlockAddress> {
-        self.bits.is_uncached().then(|| BlockAddress::new(self.address(0), self.geometry()))
+        self.bits
+            .is_uncached()
+            .then(|| BlockAddress { words: self.address(0), geometry: self.geometry() })
     }
 
-    /// Returns whether the blocks of this layer begin at `block_address`.
+    /// Whether the blocks begin at this address. Ignores the shape: if another filter now has the
+    /// address, the only cost is a useless prefetch.
     #[inline]
     pub(in crate::filter) fn is_at(&self, block_address: BlockAddress) -> bool {
-        block_address.begins_at(self.address(0))
+        block_address.words == self.address(0)
     }
 
     /// The address of a word, for a prefetch.
@@ -151,7 +143,7 @@ impl Blocked {
 
     /// Returns whether every bit of the item is set.
     #[inline(always)]
-    pub fn contains(&self, hash: Hash) -> bool {
+    pub(super) fn contains(&self, hash: Hash) -> bool {
         let (block, sequence) = (self.block(hash), ProbeSequence::new(hash));
         match self.probing {
             Probing::Anywhere => probing::all_set_anywhere(block, sequence, self.probes),
@@ -305,7 +297,7 @@ impl Blocked {
     /// Writes nothing if all were set: even a write that changes nothing would copy the page while
     /// the server forks for a snapshot.
     #[inline(always)]
-    pub fn add(&mut self, hash: Hash) -> bool {
+    pub(super) fn add(&mut self, hash: Hash) -> bool {
         let (probing, sequence, probes) = (self.probing, ProbeSequence::new(hash), self.probes);
         let block = self.block_mut(hash);
         match probing {

@@ -18,23 +18,11 @@ pub(super) const WHOLE_BLOCK: usize = 16;
 /// never read.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(in crate::filter) struct BlockAddress {
-    words: *const u64,
-    geometry: Geometry,
+    pub(super) words: *const u64,
+    pub(super) geometry: Geometry,
 }
 
 impl BlockAddress {
-    #[inline]
-    pub(in crate::filter) fn new(words: *const u64, geometry: Geometry) -> Self {
-        Self { words, geometry }
-    }
-
-    /// Returns whether the blocks begin at `words`. Ignores the shape: if another filter now has
-    /// this address, the only cost is a useless prefetch.
-    #[inline]
-    pub(super) fn begins_at(self, words: *const u64) -> bool {
-        self.words == words
-    }
-
     /// Prefetches the cache lines that a lookup of the item reads first: the whole block, or the
     /// first four probes in a long block.
     #[inline]

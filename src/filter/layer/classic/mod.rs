@@ -94,29 +94,24 @@ impl Classic {
 
 /// A bit array probed by one of the rules.
 #[derive(Debug)]
-pub struct ClassicLayer {
-    bits: Bits,
-    map: Map,
+pub(super) struct ClassicLayer {
+    pub(super) bits: Bits,
+    pub(super) map: Map,
     /// Stored here so that the layer of a chunk is found by binary search: a RedisBloom dump has at
     /// least one chunk for every layer.
-    start: Start,
+    pub(super) start: Start,
 }
 
 impl ClassicLayer {
     /// Makes a layer of a sound shape over these bits. The array may still be shorter than the
     /// shape; it has its full length before the first query.
-    pub fn new(shape: Classic, bits: Bits) -> Self {
+    pub(super) fn new(shape: Classic, bits: Bits) -> Self {
         debug_assert!(shape.is_sound());
         Self { bits, map: Map::new(shape), start: Start::default() }
     }
 
-    /// Where the layer begins in its filter.
-    pub fn start(&self) -> Start {
-        self.start
-    }
-
     /// Where the next layer begins.
-    pub fn end(&self) -> Start {
+    pub(super) fn end(&self) -> Start {
         let Start { stored, memory } = self.start;
         Start {
             stored: stored.saturating_add(self.map.shape.bytes),
@@ -124,30 +119,15 @@ impl ClassicLayer {
         }
     }
 
-    pub(super) fn set_start(&mut self, start: Start) {
-        self.start = start;
-    }
-
-    /// The shape.
-    pub fn shape(&self) -> Classic {
+    pub(super) fn shape(&self) -> Classic {
         self.map.shape
-    }
-
-    /// The bit array.
-    pub fn bits(&self) -> &Bits {
-        &self.bits
-    }
-
-    /// The bit array, mutable, to fill it from a stored one.
-    pub fn bits_mut(&mut self) -> &mut Bits {
-        &mut self.bits
     }
 
     /// Prefetches the cache lines that the item needs. This and the next ones are not inlined: they
     /// wait for memory far longer than a call takes, and would lengthen the hot path of blocked
     /// layers.
     #[inline(never)]
-    pub fn prefetch(&self, hash: Hash) {
+    pub(super) fn prefetch(&self, hash: Hash) {
         self.prefetch_lines(hash);
     }
 
@@ -169,13 +149,12 @@ impl ClassicLayer {
 
     /// Prefetches position `start` modulo the bits, which is the first position of some rules.
     #[inline]
-    pub fn prefetch_start(&self, start: u64) {
+    pub(super) fn prefetch_start(&self, start: u64) {
         self.bits.prefetch((start % self.map.shape.bits / 64) as usize);
     }
 
-    /// Returns whether every bit of the item is set.
     #[inline(never)]
-    pub fn contains(&self, hash: Hash) -> bool {
+    pub(super) fn contains(&self, hash: Hash) -> bool {
         self.holds(hash)
     }
 
@@ -193,7 +172,7 @@ impl ClassicLayer {
     /// Sets every bit of the item, and returns whether one was clear. Writes nothing if all were
     /// set.
     #[inline(never)]
-    pub fn add(&mut self, hash: Hash) -> bool {
+    pub(super) fn add(&mut self, hash: Hash) -> bool {
         if self.holds(hash) {
             return false;
         }
@@ -208,7 +187,7 @@ impl ClassicLayer {
 
 /// Maps a hash to positions.
 #[derive(Clone, Copy, Debug)]
-struct Map {
+pub(super) struct Map {
     shape: Classic,
     /// `bits` minus (2^64 mod `bits`): added to a sum that passed 2^64 and so lost 2^64 mod `bits`.
     passing: u64,
