@@ -10,10 +10,9 @@
 //!   bitmap   bit i is bit 7 - i % 8 of byte i / 8; the string ends at the last byte written
 //! ```
 //!
-//! Neither format contains the capacity and the error rate. For `writeTo` they are computed from
-//! bits and probes (`foreign::guava::design`), or the caller gives them and they must yield these
-//! bits and probes. For a bitmap the caller must give them, because bits and probes follow from
-//! them alone. A bitmap that cannot be of that size is refused: its items would test absent.
+//! Neither format contains capacity and error rate. For `writeTo` they are computed from bits and
+//! probes (`foreign::guava::design`), or the caller gives them. For a bitmap the caller must. A
+//! bitmap that cannot be of that size is refused: its items would test absent.
 //!
 //! Neither format contains the number of items; it is estimated from the set bits
 //! (`foreign::guava::items_of`).
@@ -56,9 +55,8 @@ impl Strategy {
     }
 }
 
-/// Reads the bytes of `writeTo`, with at most `ceiling` bytes of bits. Computes the purpose from
-/// bits and probes if `purpose` is `None`. Errors: `Error::Design` if `purpose` gives other bits or
-/// probes, and any other [`Error`] for bad bytes; nothing stays allocated.
+/// Reads the bytes of `writeTo`. Computes the purpose from bits and probes if it is `None`,
+/// otherwise refuses other bits and probes as `Error::Design`.
 pub fn read(bytes: &[u8], purpose: Option<Purpose>, ceiling: u64) -> Result<Filter, Error> {
     let mut reader = Reader::plain(bytes);
     let strategy = match reader.u8()? {
@@ -93,9 +91,7 @@ pub fn read(bytes: &[u8], purpose: Option<Purpose>, ceiling: u64) -> Result<Filt
     filter(shape, purpose, ceiling, whole.iter().map(|long| u64::from_be_bytes(*long)))
 }
 
-/// Copies the bits of a bitmap into a filter of at most `ceiling` bytes of bits. Errors:
-/// `Error::Beyond` or `Error::Short` if the bitmap is not of a filter for that `purpose`, and any
-/// other [`Error`]; nothing stays allocated.
+/// Copies the bits of a bitmap. `Error::Beyond` or `Error::Short` if it is not for that purpose.
 pub fn read_bitmap(
     bitmap: &[u8],
     strategy: Strategy,
@@ -127,8 +123,7 @@ pub fn read_bitmap(
             return Err(Error::Beyond { highest, bits });
         }
         let share = share_below(highest.saturating_add(1), bits, strategy);
-        // `libm`, because this decides acceptance: a replica on another machine gets the same
-        // command and must decide the same.
+        // `libm`, because this decides acceptance, and a replica must decide the same.
         if libm::log(share) * (set as f64) < IMPROBABLE {
             return Err(Error::Short { highest, bits });
         }
@@ -148,8 +143,7 @@ pub fn read_bitmap(
 fn share_below(end: u64, bits: u64, strategy: Strategy) -> f64 {
     match strategy {
         Strategy::Mitz64 => end as f64 / bits as f64,
-        // A position is one of 2^31 numbers modulo `bits`: the lowest positions may have one number
-        // more than the others.
+        // A position is one of 2^31 numbers modulo `bits`: the lowest may have one number more.
         Strategy::Mitz32 => {
             let numbers = 1_u64 << 31;
             let rounds = numbers.checked_div(bits).unwrap_or(0).saturating_mul(end);

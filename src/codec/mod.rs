@@ -10,9 +10,8 @@
 //!   packed         many items in one string, and their answers in another (BF.BULKADD)
 //! ```
 //!
-//! The numbers of the native encodings are little-endian on every machine. A decoder checks each
-//! count before it uses it, allocates nothing before `filter::Plan::check` passes, and gets its
-//! memory limit from the caller. A released layout never changes; a new layout gets a new version.
+//! A decoder checks each count before it uses it, allocates nothing before `filter::Plan::check`
+//! passes, and gets its memory limit from the caller. A released layout never changes.
 
 #![deny(
     clippy::unwrap_used,

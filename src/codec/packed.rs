@@ -34,8 +34,7 @@ use crate::filter::Answers;
 /// The most bytes of an item of [`Format::Width`].
 pub const MAX_WIDTH: usize = 4096;
 
-/// The most bytes that are allocated for chosen items before it is known how many there are: as
-/// many as a large batch has (docs/commands.md).
+/// The most bytes that are allocated for chosen items before their number is known.
 const AHEAD: usize = 1 << 20;
 
 /// How items are packed.
@@ -61,8 +60,7 @@ pub struct Packed<'a> {
 }
 
 impl<'a> Packed<'a> {
-    /// Checks the whole blob. Errors: LENGTHS: a length that reaches beyond the end or is no LEB128
-    /// of at most ten bytes. WIDTH: bytes behind the last whole item. LINES accepts every blob.
+    /// Checks the whole blob: lengths of LENGTHS, and that WIDTH has whole items.
     pub fn new(format: Format, blob: &'a [u8]) -> Result<Self, BadByte> {
         let unread = match format {
             Format::Lines => 0,
@@ -128,8 +126,7 @@ impl<'a> Iterator for Items<'a> {
     }
 }
 
-/// Splits the first item of LENGTHS from the bytes behind it; `None` if it is malformed or if there
-/// is none.
+/// Splits the first item of LENGTHS from the bytes behind it; `None` if there is no sound one.
 #[inline]
 fn split_item(blob: &[u8]) -> Option<(&[u8], &[u8])> {
     let (&first, behind) = blob.split_first()?;
@@ -177,8 +174,7 @@ pub fn pack_answers(chunks: impl Iterator<Item = Answers>) -> Vec<u8> {
     let mut count: usize = 0;
     for chunk in chunks.filter(|chunk| chunk.count() > 0) {
         let bits = chunk.bits().reverse_bits();
-        // A chunk is short if an item in it was refused; more chunks follow only where refused
-        // items are added all the same, by a replica.
+        // A chunk is short if an item in it was refused; only at a replica, more chunks follow.
         let used = count as u32 % u64::BITS;
         match words.last_mut() {
             Some(last) if used > 0 => {

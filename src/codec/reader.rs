@@ -12,8 +12,7 @@ pub(super) const OTHER_LAYOUT: Error = Error::Malformed("the magic of another la
 pub(super) struct Reader<'a>(&'a [u8]);
 
 impl<'a> Reader<'a> {
-    /// Opens sealed bytes: `magic`, a version, a body, and a checksum of all of these. Returns the
-    /// version, which is one of `versions`, and a reader of the body.
+    /// Opens sealed bytes: `magic`, one of `versions`, a body, and a checksum of all of these.
     pub(super) fn sealed(
         bytes: &'a [u8],
         magic: &'static str,

@@ -205,8 +205,8 @@ pub fn save(filter: &Filter, sink: &mut impl NumberSink) {
     }
 }
 
-/// The blob of a valkey-bloom filter; `None` for other filters. Allocates exactly the size of the
-/// blob, because a child that rewrites the AOF needs it in addition to a filter of any size.
+/// The blob of a valkey-bloom filter; `None` for others. Allocates exactly its size, because a
+/// child that rewrites the AOF needs it in addition to the filter.
 pub fn blob(filter: &Filter) -> Option<Vec<u8>> {
     let Family::Valkey(family) = filter.family() else {
         return None;

@@ -96,8 +96,8 @@ impl Filter {
         outcome
     }
 
-    /// Adds items that must not be refused. Without room, an item is added uncounted: it is never
-    /// lost, but the error rate is guaranteed only up to the capacity.
+    /// [`Self::add_each`] of items that must not be refused. Without room, an item is added
+    /// uncounted.
     #[cold]
     pub fn add_each_uncounted<'a>(
         &mut self,
@@ -117,8 +117,7 @@ impl Filter {
         }
     }
 
-    /// Hashes the next items, at most one chunk. With `prefetch`, prefetches the newest layer for
-    /// each.
+    /// Hashes the next items, at most one chunk, and prefetches the newest layer for each if asked.
     #[inline]
     fn hash_chunk<'c, 'a>(
         &self,
@@ -161,8 +160,7 @@ impl Filter {
         }
     }
 
-    /// [`Self::found_in_older`] if there are older layers. Each is asked only for the items that no
-    /// newer one holds. Not inlined: most filters have one layer.
+    /// [`Self::found_in_older`] if there are older layers. Not inlined: most filters have none.
     #[inline(never)]
     fn found_in_stack(&self, hashes: &[Hash], items: ItemSet) -> ItemSet {
         let prefetch = |layer: Option<&&Layer>, items: ItemSet| {
@@ -176,9 +174,8 @@ impl Filter {
         while let Some(layer) = layers.next()
             && !missing.is_empty()
         {
-            // A small chunk is done with this layer before memory delivers the next one, so the
-            // next layer is prefetched first, for every item. A large chunk prefetches it only for
-            // the items that were not found here.
+            // A small chunk is done with this layer before memory delivers the next one, which is
+            // therefore prefetched first.
             let small = hashes.len() < SMALL_BATCH;
             if small {
                 prefetch(layers.peek(), missing);

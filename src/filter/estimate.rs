@@ -1,10 +1,9 @@
 //! How full a filter of layers is, and its false positive rate now: estimates from the set bits.
 //!
-//! A block with a share f of set bits answers a random item wrongly with probability f^k, and the
-//! rate of a layer is the mean over its blocks. A classic layer is one block. In layers of several
-//! blocks of cache lines, probes come in groups of four, each in one line (`hash/probe.rs`). There
-//! the mean of f^4 over the lines of a block replaces each group's factor. The rate of the filter
-//! is the probability that at least one layer answers wrongly.
+//! A block with a share f of set bits answers a random item wrongly with probability f^k; a classic
+//! layer is one block. In blocks of several lines, probes come in groups of four (`hash/probe.rs`),
+//! and the mean of f^4 over the lines replaces each group's factor. The rate of the filter is the
+//! probability that at least one layer answers wrongly.
 //!
 //! It comes from a sample of `SAMPLE_WORDS` words, divided evenly among the layers, in evenly
 //! spaced runs: all bits of a filter of 1 GiB would block the server for 100 ms and more.
@@ -20,8 +19,7 @@ use super::{
 /// The most words read over all layers.
 const SAMPLE_WORDS: usize = 65_536;
 
-/// The most words read of one block. It covers the blocks of rates down to 1e-9. From a part of the
-/// lines of a block, the mean of f^4 raised to k / 4 comes out too high.
+/// The most words read of one block: from fewer lines, the mean of f^4 raised to k / 4 is too high.
 const RUN_WORDS: usize = 1024;
 
 /// What the bits of a filter or a layer show.
@@ -34,8 +32,7 @@ pub struct Estimate {
 }
 
 impl Filter {
-    /// Estimates the whole filter: the share of set bits over all layers, and the rate of all
-    /// layers together.
+    /// The share of set bits over all layers, and the rate of all layers together.
     pub fn estimate(&self) -> Estimate {
         let (mut set, mut all, mut absent) = (0.0, 0.0, 1.0);
         for (layer, estimate) in self.estimate_layers() {
@@ -97,8 +94,7 @@ impl Layer {
         Estimate { fill: fill / runs, error_rate: rate / runs }
     }
 
-    /// Estimates one share of set bits for a whole array. The last words may hold a few bits that
-    /// no position reaches.
+    /// Estimates one share of set bits for a whole array.
     fn sample_array(&self, shape: Classic, sample: usize) -> Estimate {
         let run = RUN_WORDS.min(sample);
         let runs = self.bits().words().chunks(run);

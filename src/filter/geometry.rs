@@ -6,8 +6,7 @@ pub(super) const LINE_WORDS: usize = 8;
 /// Probes that share one line.
 pub(super) const PROBE_GROUP: u8 = 4;
 
-/// The most words of one bit array: `bitvec` uses three bits of a length for the position in a
-/// word.
+/// The most words of one bit array: `bitvec` uses three bits of a length.
 pub(super) const MAX_WORDS: u64 = (usize::MAX >> 3) as u64 / 64;
 
 /// Shape of one layer: `blocks * block_words` words of bits.
@@ -27,8 +26,7 @@ impl Geometry {
         u64::from(self.blocks) * u64::from(self.block_words)
     }
 
-    /// Cache lines of a block, if four probes share a line (`hash/probe.rs`); else `None`. They do
-    /// in layers of several blocks of whole lines.
+    /// Cache lines of a block, if four probes share a line: in several blocks of whole lines.
     #[inline]
     pub fn lines(&self) -> Option<u64> {
         let words = usize::from(self.block_words);

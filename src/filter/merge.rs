@@ -14,9 +14,9 @@
 //!
 //! # How many items
 //!
-//! If one of the layers i has all nonzero positions of the union, the others add nothing, and the
-//! union counts what the layer that counts most does. Otherwise its nonzero positions r are
-//! counted, which depend only on the items, not on the history of the filters:
+//! If one of the layers i has all nonzero positions of the union, the union counts what the layer
+//! that counts most does. Otherwise its nonzero positions r are counted, which depend only on the
+//! items:
 //!
 //! ```text
 //!   items = n(r) - root of S / 2         at least 1 more than each layer of the row counts
@@ -126,8 +126,7 @@ pub(super) struct UnitedLayer {
 }
 
 impl Union {
-    /// Computes the union of `filters`. Reads all bits. Without `limited`, no number of items is
-    /// refused.
+    /// Computes the union of `filters`. Without `limited`, no number of items is refused.
     pub fn of(filters: &[&Filter], limited: bool) -> Result<Self, Unmergeable> {
         if let [first, others @ ..] = filters
             && let Some(difference) = others.iter().find_map(|other| difference(first, other))
@@ -171,8 +170,8 @@ impl Union {
         Ok(())
     }
 
-    /// Makes `filter` the union. It is the first of the filters of [`Self::of`], or a copy of it,
-    /// and `others` are the remaining ones. Errors: `Error::OutOfMemory`; nothing has changed then.
+    /// Makes `filter`, the first of the filters of [`Self::of`], the union. After an error nothing
+    /// has changed.
     pub fn write(self, filter: &mut Filter, others: &[&Filter]) -> Result<(), Error> {
         let missing = self.layers.iter().skip(filter.layers().len());
         let missing = missing
@@ -192,8 +191,7 @@ impl Union {
 }
 
 impl UnitedLayer {
-    /// Computes the union of the layers of a row. `held` is whether the first layer of the row is
-    /// that of the first filter.
+    /// The union of a row. `held` is whether its first layer is that of the first filter.
     pub(super) fn of(row: &[&Layer], held: bool) -> Result<Self, Unmergeable> {
         let [first, others @ ..] = row else {
             return Err(Unmergeable::Differ(Difference::Layer));
@@ -221,8 +219,7 @@ impl UnitedLayer {
     }
 }
 
-/// The layers of the filters side by side: first the oldest layer of each, then the next of each
-/// that has one, and so on.
+/// The layers of the filters side by side: the oldest of each, then the next, and so on.
 fn rows<'a>(filters: &[&'a Filter]) -> impl Iterator<Item = Vec<&'a Layer>> {
     let mut stacks: Vec<_> = filters.iter().map(|filter| filter.layers()).collect();
     std::iter::from_fn(move || {
@@ -242,8 +239,7 @@ fn difference(a: &Filter, b: &Filter) -> Option<Difference> {
         .or((!ratios).then_some(Difference::Tightening))
 }
 
-/// The first parameter in which filters differ. `alike` is whether they are of one kind, `seeds`
-/// whether they have one seed.
+/// The first parameter in which filters of one kind (`alike`) and seed (`seeds`) differ.
 pub(super) fn difference_of(
     alike: bool,
     seeds: bool,

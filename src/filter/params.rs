@@ -7,12 +7,10 @@ pub const MAX_CAPACITY: u64 = 1 << 62;
 /// The largest factor from the capacity of a layer to that of the next.
 pub const MAX_EXPANSION: u16 = 32_768;
 
-/// The most layers of a filter. A query visits all of them. With `EXPANSION 1` and a capacity of 1,
-/// each item adds a layer.
+/// The most layers of a filter. A query visits all of them.
 pub const MAX_LAYERS: usize = 1 << 18;
 
-/// How a full filter continues: with a new layer this many times as large as the last, or not at
-/// all.
+/// How a full filter continues: by this factor larger, or not at all.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Expansion(u32);
 
@@ -23,8 +21,7 @@ impl Expansion {
     /// By 2, which is the default of the commands.
     pub const USUAL: Self = Self(2);
 
-    /// An expansion by `factor`; 0 is [`Self::NONSCALING`]. Errors: `Error::Expansion` above
-    /// [`MAX_EXPANSION`].
+    /// An expansion by `factor`, at most [`MAX_EXPANSION`]; 0 is [`Self::NONSCALING`].
     pub fn new(factor: u64) -> Result<Self, Error> {
         match u16::try_from(factor) {
             Ok(factor) if factor <= MAX_EXPANSION => Ok(Self(factor.into())),
@@ -32,14 +29,12 @@ impl Expansion {
         }
     }
 
-    /// The expansion of a stored filter. Any number is valid, because old versions of RedisBloom
-    /// took any.
+    /// The expansion of a stored filter: any number, because old versions of RedisBloom took any.
     pub fn stored(factor: u32) -> Self {
         Self(factor)
     }
 
-    /// The factor: at least 1, and at most `MAX_EXPANSION` in a native filter. `None` for a
-    /// non-scaling filter.
+    /// The factor, at most `MAX_EXPANSION` in a native filter. `None` for a non-scaling filter.
     pub fn factor(self) -> Option<u32> {
         (self.0 != 0).then_some(self.0)
     }
@@ -55,8 +50,7 @@ pub enum CellKind {
     Counters,
 }
 
-/// Everything that determines the bits of an empty filter. Equal parameters give equal filters on
-/// every machine.
+/// Everything that determines the bits of an empty filter, on every machine.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Params {
     /// The false positive rate that the filter does not exceed on average, in (0, 1).

@@ -1,12 +1,10 @@
 //! The invariants of every filter, whoever made it: the one list that every decoder checks.
 //!
 //! Stored bytes are hostile until they pass this check. A decoder first parses numbers into a
-//! [`Plan`], then calls [`Plan::check`], and only then allocates and reads bits. So a forged number
-//! costs only the refusal.
+//! [`Plan`], calls [`Plan::check`], and only then allocates and reads bits.
 //!
-//! Each native layer stores its own rate and geometry, so the sizing may improve without a new
-//! encoding. The shape of a RedisBloom or valkey-bloom layer must follow from its capacity and
-//! rate.
+//! Each native layer stores its own geometry, so the sizing may improve without a new encoding. The
+//! shape of a RedisBloom or valkey-bloom layer must follow from its capacity and rate.
 
 use super::{
     error::Error,
@@ -24,8 +22,7 @@ use crate::sharding::Shard;
 pub struct Demand {
     /// Bytes that are allocated already, those that are about to be dropped included.
     pub present: u64,
-    /// Bytes in total with what is asked for, and without what is dropped for it; `u64::MAX` if
-    /// they cannot be addressed.
+    /// Bytes in total with what is asked for; `u64::MAX` if they cannot be addressed.
     pub wanted: u64,
 }
 
@@ -59,8 +56,7 @@ impl LayerPlan {
     }
 
     /// Makes the empty layer of a plan. `present` is the bytes of bits that the filter has already;
-    /// `ceiling` returns the bytes that it may have in total. Errors: `Error::Ceiling`, also if
-    /// `plan` is `None`; `Error::OutOfMemory`.
+    /// `ceiling` returns the bytes that it may have in total.
     pub(super) fn make(
         plan: Option<Self>,
         present: u64,
@@ -201,8 +197,7 @@ impl Plan {
         sound && layer.shape.words() <= MAX_WORDS
     }
 
-    /// Makes a filter of this plan with all bits clear, for a decoder to fill. Call [`Self::check`]
-    /// first.
+    /// Makes a filter of this checked plan with all bits clear, for a decoder to fill.
     pub fn allocate(&self, ceiling: u64) -> Result<Filter, Error> {
         self.build(ceiling, |plan| Layer::new(plan.shape, plan.capacity, plan.error_rate))
     }
@@ -212,8 +207,7 @@ impl Plan {
         self.build(ceiling, |plan| Layer::arriving(plan.shape, plan.capacity, plan.error_rate))
     }
 
-    /// Makes a filter of this plan, whose layers `layer` makes, oldest first. Call [`Self::check`]
-    /// first.
+    /// Makes a filter of this checked plan, whose layers `layer` makes, oldest first.
     pub fn build<E: From<Error>>(
         &self,
         ceiling: u64,

@@ -2,8 +2,8 @@
 
 use super::{foreign::Tag, hash::Hash, layer::BlockAddress, stack::Filter};
 
-/// What a prefetch of an item's cache lines needs: the seed of a filter, and the address of the
-/// blocks of its newest layer. A hint may outlive its filter: it never reads at that address.
+/// The seed of a filter, and the address of the blocks of its newest layer, which is never read: a
+/// hint may outlive its filter.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct PrefetchHint {
     seed: u64,
@@ -11,16 +11,15 @@ pub struct PrefetchHint {
 }
 
 impl PrefetchHint {
-    /// The hint for a filter. `None` if a prefetch gains nothing: the newest layer is small enough
-    /// to stay cached, or has no blocks, or the hash is not the native one.
+    /// The hint for a filter; `None` if its newest layer stays cached, or its hash is not native.
     #[inline]
     pub fn of(filter: &Filter) -> Option<Self> {
         let blocks = filter.newest().blocks()?.block_address()?;
         (filter.family == Tag::Native).then(|| Self { seed: filter.seed(), blocks })
     }
 
-    /// Hashes an item, and prefetches its cache lines. The hash is valid for every filter that this
-    /// hint [fits](Self::fits).
+    /// Hashes an item, and prefetches its cache lines; for every filter that this hint
+    /// [fits](Self::fits).
     #[inline]
     pub fn hash(&self, item: &[u8]) -> Hash {
         let hash = Hash::of(item, self.seed);
@@ -28,8 +27,7 @@ impl PrefetchHint {
         hash
     }
 
-    /// Whether the filter has the native hash with the hint's seed, and its newest layer has its
-    /// blocks at the hint's address.
+    /// Whether the filter has the hint's seed, and its blocks at the hint's address.
     #[inline]
     pub fn fits(&self, filter: &Filter) -> bool {
         filter.family == Tag::Native

@@ -13,10 +13,9 @@
 //! A native filter has one layer. If it scales, it goes on in pages when that is full
 //! ([`Filter::overflow`]).
 //!
-//! A filter of another family (`foreign/mod.rs`) hashes its items and sizes its next layer by the
-//! rules of that family: Almeida, Baquero, Preguiça and Hutchison, "Scalable Bloom Filters" (2007).
-//! An item is added to the newest layer, and counted, only if no layer holds it. So the count of a
-//! layer is the number of items that changed its bits.
+//! A filter of another family (`foreign/mod.rs`) grows by the rules of that family: Almeida,
+//! Baquero, Preguiça and Hutchison, "Scalable Bloom Filters" (2007). An item is added to the newest
+//! layer, and counted, only if no layer holds it.
 //!
 //! The newest layer is a field of the struct: a filter of one layer is one struct of 80 bytes and
 //! one bit array, and its hot path follows one pointer.
@@ -39,8 +38,7 @@ pub struct Filter {
     seed: u64,
     error_rate: f64,
     newest: Layer,
-    /// `None` if there are no older layers, no valkey-bloom keys and no shard, so that small
-    /// filters stay small.
+    /// `None` in most filters, so that small ones stay small.
     extra: Option<Box<Extra>>,
     expansion: Expansion,
     pub(super) family: Tag,
@@ -74,8 +72,7 @@ impl Extra {
 }
 
 impl Filter {
-    /// Makes an empty filter whose bits take at most `ceiling` bytes. Memory is zeroed lazily, so
-    /// time and resident memory do not depend on the size.
+    /// Makes an empty filter whose bits take at most `ceiling` bytes. Memory is zeroed lazily.
     pub fn new(params: &Params, ceiling: u64) -> Result<Self, Error> {
         params.check()?;
         let &Params { error_rate, capacity, expansion, seed, .. } = params;
@@ -101,8 +98,7 @@ impl Filter {
         })
     }
 
-    /// Makes a filter of stored layers, oldest first; `None` if there are none. The caller has
-    /// checked the layers (`plan.rs`).
+    /// Makes a filter of checked layers (`plan.rs`), oldest first; `None` if there are none.
     pub fn from_layers(
         family: Family,
         seed: u64,
@@ -130,8 +126,8 @@ impl Filter {
         })
     }
 
-    /// Makes the filter a shard of a sharded filter, or of none. Leaves a filter of another product
-    /// as it is, because its encodings have no place for a shard.
+    /// Makes the filter a shard of a sharded filter, or of none. Encodings of other products have
+    /// no place for a shard.
     #[must_use]
     pub fn with_shard(mut self, shard: Option<Shard>) -> Self {
         if self.family == Tag::Native && shard != self.shard() {
@@ -156,8 +152,7 @@ impl Filter {
         }
     }
 
-    /// The seed and the tightening ratio of a valkey-bloom filter. A filter tagged `Valkey` always
-    /// has them.
+    /// Seed and tightening ratio, which a filter tagged `Valkey` always has.
     fn valkey(&self) -> Valkey {
         let extra = self.extra.as_deref();
         let valkey = extra.and_then(|extra| extra.valkey.as_deref().copied());
@@ -179,8 +174,7 @@ impl Filter {
         self.expansion
     }
 
-    /// The parameters of an equal empty filter, for a native filter. For a valkey-bloom filter, the
-    /// family is needed too.
+    /// The parameters of an equal empty filter; a valkey-bloom filter needs its family, too.
     pub fn params(&self) -> Params {
         let first = self.older().first().unwrap_or(&self.newest);
         Params {
@@ -214,9 +208,8 @@ impl Filter {
         older.iter_mut().chain(std::iter::once(&mut self.newest))
     }
 
-    /// Finds the layer that contains byte `at` of all layers: its index, and where it begins.
-    /// `count` selects whether `at` counts stored bytes or bytes in memory. A byte past the end
-    /// gives the newest layer. Layers know where they begin, so a binary search finds them.
+    /// Finds the layer that contains byte `at` of all layers, in stored bytes or bytes in memory
+    /// (`count`): its index, and where it begins. A byte past the end gives the newest layer.
     pub fn layer_at(&self, at: u64, count: fn(Start) -> u64) -> (usize, Start) {
         let older = self.older();
         let start = |layer: &Layer| layer.span().map_or(Start::default(), |(start, _)| start);
@@ -246,8 +239,7 @@ impl Filter {
         self.extra.as_deref().map_or(&[], |extra| extra.older.as_slice())
     }
 
-    /// Addresses of the allocations other than the bits and the boxes of layers, for memory
-    /// accounting; null for an absent one.
+    /// Addresses of the allocations besides bits and boxes of layers, for memory accounting.
     pub fn older_memory(&self) -> Option<[*const u8; 3]> {
         let extra = self.extra.as_deref()?;
         let older = extra.older.first().map_or(std::ptr::null(), std::ptr::from_ref);
@@ -278,8 +270,8 @@ impl Filter {
         self.layers().map(|layer| size_of_val(layer.bits().words()) as u64).sum()
     }
 
-    /// Bytes of the whole filter: allocated bit arrays, this struct, the older layers. Equal
-    /// complete filters give equal numbers, so the spare capacity of the layer list is left out.
+    /// Bytes of the whole filter: bit arrays, this struct, the older layers. Equal complete filters
+    /// give equal numbers.
     pub fn bytes(&self) -> u64 {
         self.room() + Self::struct_bytes(self.family, self.layers().map(Layer::shape))
     }
@@ -304,8 +296,7 @@ impl Filter {
         }
     }
 
-    /// [`Self::hash`] for the other families. Not inlined, so that the native path stays a few
-    /// instructions.
+    /// [`Self::hash`] for the other families. Not inlined, to keep the native path short.
     #[cold]
     #[inline(never)]
     fn foreign_hash(&self, item: &[u8]) -> Hash {
@@ -329,8 +320,8 @@ impl Filter {
         self.older().iter().rev().any(|layer| layer.contains(hash))
     }
 
-    /// Adds the item, and returns whether it tested absent before. A full filter grows first
-    /// ([`Self::grow`]). After an error the filter is unchanged.
+    /// Adds the item; returns whether it tested absent. A full filter grows first ([`Self::grow`]).
+    /// After an error the filter is unchanged.
     #[inline]
     pub fn add(&mut self, hash: Hash, ceiling: impl FnOnce(Demand) -> u64) -> Result<bool, Error> {
         if !self.older().is_empty() || self.newest.is_full() {
@@ -339,8 +330,8 @@ impl Filter {
         Ok(self.newest.add(hash))
     }
 
-    /// [`Self::add`] for a filter with older layers or a full newest layer. Not inlined: most
-    /// filters have one layer.
+    /// [`Self::add`] with older layers or a full newest one. Not inlined: most filters have one
+    /// layer.
     #[inline(never)]
     fn add_to_stack(
         &mut self,
@@ -368,8 +359,7 @@ impl Filter {
         Ok(Self { newest: self.newest.duplicate()?, extra, ..*self })
     }
 
-    /// Adds a new layer. `ceiling` gets the bytes that the bits of all layers would take then, and
-    /// returns the bytes that they may take.
+    /// Adds a new layer, if the bits of all layers may then take that much by `ceiling`.
     #[cold]
     pub fn grow(&mut self, ceiling: impl FnOnce(Demand) -> u64) -> Result<(), Error> {
         let factor = self.expansion.factor().ok_or(Error::Full)?;
@@ -390,8 +380,8 @@ impl Filter {
         Ok(())
     }
 
-    /// Makes a filter that was refused with `Error::Overflow` a filter of pages above its layer.
-    /// What is left here is empty.
+    /// Makes a filter that was refused with `Error::Overflow` one of pages above its layer, which
+    /// leaves this one empty.
     pub fn overflow(&mut self) -> Result<Paged, Error> {
         let (params, shard) = (self.params(), self.shard());
         let empty = LayerPlan::native(1, self.error_rate);

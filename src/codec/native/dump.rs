@@ -68,8 +68,7 @@ pub fn at(filter: &Filter, from: i64) -> Option<(i64, Vec<u8>)> {
     cut(filter, from, filter.bit_bytes())
 }
 
-/// Returns the next iterator and the chunk for iterator `from`, from the first `end` bytes of the
-/// stream.
+/// [`at`], from the first `end` bytes of the stream.
 fn cut(filter: &Filter, from: i64, end: u64) -> Option<(i64, Vec<u8>)> {
     match filter.family() {
         Family::RedisBloom(_) => redisbloom::cut(filter, from, end),
@@ -93,8 +92,7 @@ fn framed(filter: &Filter, from: i64, end: u64) -> Option<(i64, Vec<u8>)> {
     Some((next, seal(out)))
 }
 
-/// A filter that BF.LOADCHUNK is filling: it has a plan and a part of its bits, and answers no
-/// query yet.
+/// A filter that BF.LOADCHUNK is filling: a plan and a part of its bits. It answers no query yet.
 #[derive(Debug)]
 pub struct Load {
     filter: Filter,
@@ -102,8 +100,7 @@ pub struct Load {
     received: u64,
     /// Bytes of bits that are allocated.
     room: u64,
-    /// The filter's identity. No chunk changes it, and it is stored because its computation takes
-    /// time for each layer, and a client may send any number of small chunks.
+    /// Stored, because it takes time for each layer, and a client may send many small chunks.
     identity: u64,
 }
 
@@ -176,15 +173,12 @@ impl Load {
         read_header(data).is_ok_and(|plan| header::identity(plan) == self.identity)
     }
 
-    /// Continues with a filter that has its first `received` bytes. The memory for the other bytes
-    /// may be missing.
+    /// Continues with a filter that has its first `received` bytes.
     pub(in crate::codec) fn resume(filter: Filter, received: u64) -> Self {
         Self { received, room: filter.room(), identity: identity(&filter), filter }
     }
 
-    /// Allocates the memory for the bits up to byte `to` of the stream, and for more of a layer
-    /// ahead of time: in all up to eight times what it then has (`Layer::make_room`). Calls
-    /// `ceiling` as [`Self::take`] says.
+    /// Allocates the memory for the bits up to byte `to` of the stream (`Layer::make_room`).
     fn make_room(
         &mut self,
         to: u64,
@@ -251,8 +245,7 @@ impl Load {
     ) -> Result<Taken, Error> {
         let chunk = Part::read(&self.filter, || self.identity, iterator, data)?;
         let to = chunk.to;
-        // Counts only rise. A lower one comes from another filter with the same seed, which
-        // replaced this one during the dump.
+        // Counts only rise: another filter with the same seed replaced this one during the dump.
         if chunk.items < self.filter.newest().counted() {
             return Err(Error::OtherFilter);
         }
@@ -280,8 +273,7 @@ impl Load {
     }
 }
 
-/// Accepts a repeated chunk for a complete `filter` that has every bit of it already. Errors:
-/// `Error::Exists` for a header, `Error::Complete` for a chunk that would change the filter.
+/// Accepts a repeated chunk for a complete `filter` that has every bit of it already.
 pub fn repeat(filter: &Filter, iterator: i64, data: &[u8]) -> Result<(), Error> {
     if iterator == 1 && read_header(data).is_ok() {
         return Err(Error::Exists);

@@ -329,8 +329,7 @@ fn geometry(reader: &mut Reader) -> Result<Geometry, Error> {
     Ok(Geometry { blocks, block_words, probes })
 }
 
-/// A checksum of the numbers of a filter: two filters with the same identity have the same bits for
-/// the same items. The identity changes when the filter grows.
+/// A checksum of the numbers of a filter that changes when it grows, and not with its items.
 pub(in crate::codec) fn identity(mut plan: Plan) -> u64 {
     for layer in &mut plan.layers {
         layer.items = 0;

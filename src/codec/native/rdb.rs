@@ -55,8 +55,7 @@ fn put(filter: &Filter, present: u64, sink: &mut impl Sink) {
     }
 }
 
-/// Reads the strings of [`save`] or [`save_partial`], of which the first is the header
-/// ([`kinds::load`](super::kinds::load)).
+/// Reads the strings of [`save`], of which the first is the header.
 pub(super) fn load<S: Source>(
     header: S::Piece,
     source: &mut S,

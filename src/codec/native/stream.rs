@@ -1,6 +1,5 @@
-//! The bits of all layers, oldest first, as one stream of bytes. Byte i of a layer has its bits 8 i
-//! to 8 i + 7, least significant first. A layer is a whole number of words, so a position in the
-//! stream that is a multiple of 8 starts a word.
+//! The bits of all layers, oldest first, as one stream of bytes, least significant bit first. A
+//! layer is a whole number of words.
 
 #![expect(
     clippy::arithmetic_side_effects,
@@ -52,8 +51,7 @@ pub(in crate::codec) fn put(words: &[u64], count: usize, out: &mut Vec<u8>) {
     }
 }
 
-/// The index of the layer with byte `from` of the stream, and the position of that byte in the
-/// layer.
+/// The index of the layer with byte `from`, and the position of that byte in the layer.
 fn seek(filter: &Filter, from: u64) -> (usize, u64) {
     let (index, start) = filter.layer_at(from, |start| start.memory);
     (index, from - start.memory)
@@ -72,8 +70,7 @@ pub(in crate::codec) fn merge(filter: &mut Filter, from: u64, bytes: &[u8]) {
     }
 }
 
-/// Makes a layer of all its bits. `present` counts the bytes of bits of all layers so far, of which
-/// there may be `ceiling`.
+/// Makes a layer of all its bits. `present` counts the bytes of all layers so far.
 pub(in crate::codec) fn layer(
     plan: &LayerPlan,
     bytes: &[u8],
@@ -90,14 +87,12 @@ pub(in crate::codec) fn layer(
     Ok(layer)
 }
 
-/// Sets the bits of `bytes` in a layer from its byte `from` on, a multiple of [`WORD`]. The layer
-/// has memory for them.
+/// Sets the bits of `bytes` in a layer from its byte `from` on, a multiple of [`WORD`].
 pub(in crate::codec) fn merge_into(layer: &mut Layer, from: u64, bytes: &[u8]) {
     layer.merge((from / WORD) as usize, &mut words(bytes));
 }
 
-/// Whether every bit of `bytes` at position `from` of the stream is set already. The arguments are
-/// those of [`merge`].
+/// Whether every bit of `bytes` at position `from` is set already.
 pub(in crate::codec) fn holds(filter: &Filter, from: u64, bytes: &[u8]) -> bool {
     let mut stored = Vec::new();
     read(filter, from, bytes.len(), &mut stored);

@@ -85,8 +85,8 @@ pub(in crate::codec) fn read_header(bytes: &[u8]) -> Result<Plan, Error> {
     chain.plan(layers)
 }
 
-/// The position of a layer. RedisBloom counts the bytes of a layer, the stream (`stream.rs`) counts
-/// whole words; the two differ in files from before 2.2.9.
+/// The position of a layer in RedisBloom's count of bytes, and in that of the stream, which has
+/// whole words.
 struct Place {
     /// First byte, in RedisBloom's count.
     start: u64,
@@ -106,8 +106,7 @@ fn place_of(filter: &Filter, byte: u64) -> Option<Place> {
     (byte < end).then_some(Place { start: start.stored, end, stream: start.memory })
 }
 
-/// Returns the next iterator and the chunk for iterator `from`, from the first `present` bytes of
-/// the stream.
+/// The next iterator and the chunk for iterator `from`, from the first `present` bytes.
 #[expect(clippy::arithmetic_side_effects, reason = "positions inside a filter that exists")]
 pub(in crate::codec) fn cut(filter: &Filter, from: i64, present: u64) -> Option<(i64, Vec<u8>)> {
     let first = u64::try_from(from.checked_sub(1)?).ok()?;

@@ -45,8 +45,7 @@ const NONSCALING: u64 = 8;
 
 /// The growth factor of filters without a stored one: RedisBloom's default in all versions.
 const GROWTH: u64 = 2;
-/// The largest relative difference between stored and computed bits per item: the logarithms of C
-/// libraries differ in the last bit.
+/// The largest relative difference of bits per item: C libraries differ in the last bit.
 const ROUNDING: f64 = 1e-12;
 
 /// The numbers of a filter, in RDB and dump (RedisBloom's `SBChain`).
@@ -87,8 +86,7 @@ impl Chain {
         }
         let first = layers.first().map_or(0.0, |layer| layer.error_rate);
         // The rate of a stack is the sum over its layers. Before 2.2 the first layer got the whole
-        // rate that was asked for, so it may be above one half. What RedisBloom writes later does
-        // not say which version made a filter, and neither does its dump.
+        // rate, so it may be above one half; nothing says which version made a filter.
         let doubled = (first * 2.0).min(1.0 - f64::EPSILON);
         let plan = Plan {
             family: Family::RedisBloom(self.family),

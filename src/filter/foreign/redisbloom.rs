@@ -35,8 +35,7 @@ pub struct RedisBloom {
     pub rounds: bool,
 }
 
-/// First seed of the 64-bit hash; the second seed is the first hash. RedisBloom,
-/// `deps/bloom/bloom.c`.
+/// First seed of the 64-bit hash (RedisBloom, `deps/bloom/bloom.c`); the second is the first hash.
 const SEED_64: u64 = 0xC6A4_A793_5BD1_E995;
 const SEED_32: u32 = 0x9747_B28C;
 
@@ -74,8 +73,7 @@ impl RedisBloom {
         Hash { block: start, probes: step }
     }
 
-    /// The layer that RedisBloom adds after one of `capacity` items at `rate`. `None` if RedisBloom
-    /// could not: the rate underflows, or there are too many bits.
+    /// The layer after one of `capacity` items at `rate`; `None` if RedisBloom could not add it.
     pub(in crate::filter) fn next_layer(
         self,
         capacity: u64,
@@ -118,12 +116,10 @@ impl RedisBloom {
 /// The most bits of a layer; far more than memory holds.
 const MAX_LAYER_BITS: f64 = (1_u64 << 61) as f64;
 
-/// The relative error of a product of doubles: one bit each in the logarithm, the division and the
-/// product.
+/// The relative error of a logarithm, a division and a product of doubles: one bit each.
 const ROUNDING: f64 = 1e-15;
 
-/// Returns whether some version of RedisBloom gives a layer of `capacity` items at `rate` this
-/// shape.
+/// Whether some version of RedisBloom gives a layer of `capacity` items at `rate` this shape.
 pub fn fits(shape: &Classic, capacity: u64, rate: f64) -> bool {
     let per_item = bits_per_item(rate);
     if u64::from(shape.probes) != probes(per_item) {
@@ -133,8 +129,7 @@ pub fn fits(shape: &Classic, capacity: u64, rate: f64) -> bool {
     let Classic { bits, bytes, .. } = *shape;
     match shape.rule {
         Rule::Remainder => {
-            // Any number in this range may be `wanted` truncated; nearly always both ends are
-            // equal.
+            // Any number in this range may be `wanted` truncated.
             let least = ((wanted * (1.0 - ROUNDING)) as u64).max(1);
             let most = ((wanted * (1.0 + ROUNDING)) as u64).max(1);
             let within = |unit: u64, found: u64| {

@@ -10,8 +10,8 @@
 //! ```
 //!
 //! The formulas are those of the crate `bloomfilter` 3, on which valkey-bloom is built; the
-//! positions are in `layer/classic/positions.rs`. A filter grows as it would have in valkey-bloom.
-//! A shape that does not follow from capacity and rate is forged (`fits`).
+//! positions are in `layer/classic/positions.rs`. A shape that does not follow from capacity and
+//! rate is forged.
 
 use std::{f64::consts::LN_2, hash::Hasher};
 
@@ -48,9 +48,8 @@ impl Default for Valkey {
 }
 
 impl Valkey {
-    /// The hash of an item: the first two words of its probe sequence. Calls `first` with the first
-    /// word before it computes the second, so that a prefetch can start: computing the second takes
-    /// half as long as the wait for memory.
+    /// The first two words of the probe sequence. Calls `first` with the first word before it
+    /// computes the second, so that a prefetch can start.
     pub(in crate::filter) fn hash(&self, item: &[u8], first: impl FnOnce(u64)) -> Hash {
         let (keys, _) = self.seed.as_chunks::<16>();
         let of = |key: &[u8; 16]| {
@@ -65,8 +64,8 @@ impl Valkey {
         Hash { block, probes: of(&keys[1]) }
     }
 
-    /// The rate of layer `index` of a filter of this rate. `None` if valkey-bloom would refuse the
-    /// layer, because the rate reaches the smallest normal double; also for a ratio outside (0, 1).
+    /// The rate of layer `index`. `None` if valkey-bloom would refuse the layer: the rate reaches
+    /// the smallest normal double, or the ratio is outside (0, 1).
     pub fn layer_rate(&self, error_rate: f64, index: usize) -> Option<f64> {
         // NaN is outside too.
         if !(self.tightening > 0.0 && self.tightening < 1.0) {
@@ -76,8 +75,7 @@ impl Valkey {
         (index == 0 || rate > f64::MIN_POSITIVE).then_some(rate)
     }
 
-    /// Layer `index`, which follows one of `capacity` items. `None` if valkey-bloom would refuse
-    /// it.
+    /// Layer `index`, after one of `capacity` items; `None` if valkey-bloom would refuse it.
     pub(in crate::filter) fn next_layer(
         &self,
         error_rate: f64,
@@ -115,8 +113,7 @@ impl Valkey {
     }
 }
 
-/// The relative error of a product of doubles: one bit each in the logarithm, the product and the
-/// division.
+/// The relative error of a logarithm, a product and a division of doubles: one bit each.
 const ROUNDING: f64 = 1e-15;
 
 /// Bytes of a layer, before rounding up.
@@ -129,8 +126,8 @@ fn probes(bits: u64, capacity: u64) -> u64 {
     ((bits as f64 / capacity as f64 * LN_2).round() as u64).max(1)
 }
 
-/// `base` to the power of `exponent` by squaring, in the order of the compiler's own `powi`: every
-/// step rounds, and the results must be equal to the last bit.
+/// `base` to the power of `exponent` by squaring, in the order of the compiler's `powi`: the
+/// results must be equal to the last bit.
 fn power(base: f64, mut exponent: usize) -> f64 {
     let (mut power, mut square) = (1.0, base);
     loop {

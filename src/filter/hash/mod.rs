@@ -33,8 +33,7 @@ const SECRET_BYTES: usize = 192;
 pub struct Hash {
     /// Picks the block: uniform over all of `u64`. In a classic layer, a of the positions a + i b.
     pub block: u64,
-    /// Starts the probe sequence in the block: uniform, independent of `block`. In a classic layer,
-    /// b of the positions a + i b.
+    /// Starts the probe sequence in the block. In a classic layer, b of the positions a + i b.
     pub probes: u64,
 }
 
@@ -59,8 +58,7 @@ fn of_long(item: &[u8], seed: u64) -> u128 {
 
 /// Expands `seed` to a secret of unrelated words with SplitMix64.
 ///
-/// Steele, Lea and Flood, "Fast Splittable Pseudorandom Number Generators" (2014), with the
-/// constants of Vigna's code.
+/// Steele, Lea and Flood, "Fast Splittable Pseudorandom Number Generators" (2014).
 fn expand(seed: u64) -> [u8; SECRET_BYTES] {
     let mut secret = [0; SECRET_BYTES];
     let mut state = seed;

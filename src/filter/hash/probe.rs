@@ -33,14 +33,13 @@ use crate::filter::geometry::LINE_WORDS;
 /// Multiplier of the step: from Steele and Vigna, "Computationally easy, spectrally good
 /// multipliers for congruential pseudorandom number generators" (2022), table for m = 2^64.
 const MULTIPLIER: u64 = 0xD134_2543_DE82_EF95;
-/// An odd multiplier. Items of one block share the high bits of `Hash::block`; the product moves
-/// the low bits, in which they differ, to the top.
+/// Items of one block share the high bits of `Hash::block`; the product moves the low bits to the
+/// top.
 const REMIX: u64 = 0x9E37_79B9_7F4A_7C15;
 
 /// Maps `x`, read as the fraction `x / 2^64`, to an integer in `[0, n)`.
 ///
-/// Lemire, "Fast Random Integer Generation in an Interval" (2019): no division, and `n` need not be
-/// a power of two.
+/// Lemire, "Fast Random Integer Generation in an Interval" (2019): no division.
 #[inline]
 pub fn scale(x: u64, n: u64) -> u64 {
     ((u128::from(x) * u128::from(n)) >> 64) as u64
@@ -72,8 +71,7 @@ impl ProbeSequence {
         ProbeGroup { line: (product >> 64) as usize, places: product as u64 }
     }
 
-    /// The position of the next probe, below `bits`, in a block of `bits` bits that is not of whole
-    /// lines.
+    /// The position of the next probe in a block of `bits` bits that is not of whole lines.
     #[inline]
     pub(in crate::filter) fn one(&mut self, bits: u64) -> u64 {
         let position = scale(self.x, bits);

@@ -1,6 +1,5 @@
 //! The bit array of a layer: 64-bit words, zeroed lazily; the allocator may refuse. No other file
-//! uses `bitvec`. In the crate's server-free part, only this file, `layer/blocked/simd.rs`,
-//! `pages/select.rs` and `Page::relocate` have `unsafe` code.
+//! uses `bitvec`.
 //!
 //! ```text
 //!   word 0                     word 1
@@ -23,12 +22,10 @@ use bitvec::{order::Lsb0, view::BitView};
 
 use crate::filter::{error::Error, geometry::MAX_WORDS};
 
-/// Arrays up to this many words (128 KiB) stay in the processor's caches, so a prefetch would only
-/// cost its instructions.
+/// Arrays up to this many words (128 KiB) stay in the processor's caches.
 const CACHED_WORDS: usize = 16_384;
 
-/// Words that a union handles at once: a few cache lines of each array, all of them in the fastest
-/// cache.
+/// Words that a union handles at once, all of them in the fastest cache.
 const CHUNK: usize = 64;
 
 /// A fixed number of bits, all zero at first.
@@ -36,9 +33,7 @@ const CHUNK: usize = 64;
 pub struct Bits(Box<[u64]>);
 
 impl Bits {
-    /// Allocates `words` * 64 zero bits without touching their pages. `words` must be at least 1
-    /// and at most `MAX_WORDS`. Errors: `Error::OutOfMemory` if the allocator refuses or `words` is
-    /// out of range.
+    /// Allocates `words` * 64 zero bits, in [1, `MAX_WORDS`], without touching their pages.
     pub fn zeroed(words: u64) -> Result<Self, Error> {
         let refused = Error::OutOfMemory(words.saturating_mul(8));
         let Ok(len) = usize::try_from(words) else {
@@ -80,8 +75,7 @@ impl Bits {
         self.extended(self.words().len() as u64)
     }
 
-    /// Grows the array to `words` * 64 bits; the new bits are zero. Never shrinks it. Errors:
-    /// `Error::OutOfMemory`; the array is unchanged then.
+    /// Grows the array to `words` * 64 bits; the new bits are zero.
     pub(in crate::filter) fn grow(&mut self, words: u64) -> Result<(), Error> {
         if words > self.words().len() as u64 {
             *self = self.extended(words)?;
@@ -91,8 +85,7 @@ impl Bits {
 
     /// Copies the array into one of `words` words, at least as many; the new words are zero.
     fn extended(&self, words: u64) -> Result<Self, Error> {
-        // Not `realloc`: it also copies pages without a set bit, which need no memory until they
-        // are touched.
+        // Not `realloc`: it also copies pages without a set bit.
         let mut copy = Self::zeroed(words)?;
         let pages = copy.words_mut().chunks_mut(512).zip(self.words().chunks(512));
         for (to, from) in pages.filter(|(_, from)| from.iter().any(|&word| word != 0)) {
@@ -101,8 +94,8 @@ impl Bits {
         Ok(copy)
     }
 
-    /// Sets the bits of `words`, starting at word `from` of the array, and keeps the bits already
-    /// set. Returns false when `words` ends before the array does.
+    /// Sets the bits of `words` from word `from` on. Returns false when `words` ends before the
+    /// array.
     #[inline]
     pub(in crate::filter) fn merge(
         &mut self,
@@ -131,8 +124,8 @@ impl Bits {
                 let other = &other.words()[start..start + chunk.len()];
                 chunk.iter_mut().zip(other).for_each(|(to, from)| *to |= from);
             }
-            // Even a write that changes nothing would copy the page while the server forks for a
-            // snapshot, and make an untouched page resident.
+            // Even a write that changes nothing would copy the page during a fork, or make it
+            // resident.
             if chunk != words {
                 words.copy_from_slice(chunk);
             }
@@ -156,8 +149,8 @@ impl Bits {
         count_union(arrays)
     }
 
-    /// Lets an allocator move the words: `mover` gets their address, and returns the new address,
-    /// or null if it did not move them.
+    /// Lets an allocator move the words: `mover` gets their address, and returns the new one or
+    /// null.
     ///
     /// # Safety
     /// A new address must point to an allocation of the same allocator and layout with the same
@@ -179,8 +172,7 @@ impl Bits {
         self.0.view_bits::<Lsb0>().count_ones() as u64
     }
 
-    /// Returns whether the array is too large for the processor's caches, so that a prefetch is
-    /// worth its instructions.
+    /// Whether the array is too large for the processor's caches, so that prefetches pay.
     #[inline]
     pub fn is_uncached(&self) -> bool {
         self.words().len() > CACHED_WORDS

@@ -59,8 +59,7 @@ impl ItemSet {
         Self(kept)
     }
 
-    /// The items of a chunk for which `test` returns 1 rather than 0. No branch depends on its
-    /// results.
+    /// The items of a chunk for which `test` returns 1 rather than 0.
     #[inline(always)]
     pub(in crate::filter) fn of(hashes: &[Hash], mut test: impl FnMut(Hash) -> u64) -> Self {
         let chosen = hashes.iter().enumerate().map(|(i, &hash)| test(hash) << i);

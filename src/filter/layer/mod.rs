@@ -1,8 +1,7 @@
 //! One layer of a filter: a bit array of some kind, with the plan it was built to.
 //!
-//! A kind is a folder beside this file and knows no other kind; nearly every match over the kinds
-//! is here. Only `Blocked` is not boxed: each filter has a `Layer` in place, and servers hold
-//! millions of small filters.
+//! A kind is a folder beside this file and knows no other kind. Only `Blocked` is not boxed: each
+//! filter has a `Layer` in place, and servers hold millions of small filters.
 
 pub(super) mod bits;
 mod blocked;
@@ -87,14 +86,13 @@ const _: () = assert!(size_of::<Kind>() == size_of::<Blocked>());
 const ROOM_FACTOR: u64 = 8;
 
 impl Layer {
-    /// Makes an empty layer of the given shape and plan. The caller has checked the shape
-    /// (`plan.rs`).
+    /// Makes an empty layer of a checked shape (`plan.rs`).
     pub fn new(shape: Shape, capacity: u64, error_rate: f64) -> Result<Self, Error> {
         Ok(Self::with_bits(Bits::zeroed(shape.words())?, shape, capacity, error_rate))
     }
 
-    /// Makes a layer whose bits are still to arrive, with room for its first word
-    /// ([`Self::make_room`]). Nobody may query it or add to it until all are there.
+    /// Makes a layer whose bits are still to arrive ([`Self::make_room`]), and which nobody may
+    /// query.
     pub fn arriving(shape: Shape, capacity: u64, error_rate: f64) -> Result<Self, Error> {
         Ok(Self::with_bits(Bits::zeroed(1)?, shape, capacity, error_rate))
     }
@@ -107,8 +105,7 @@ impl Layer {
         Self { kind, counted: 0, capacity, error_rate }
     }
 
-    /// Makes room for the first `words` words of the layer, and for up to eight times as many in
-    /// advance. Errors: `Error::OutOfMemory`; the layer is unchanged then.
+    /// Makes room for the first `words` words, and for up to eight times as many in advance.
     pub fn make_room(&mut self, words: u64) -> Result<(), Error> {
         if words <= self.bits().words().len() as u64 {
             return Ok(());
@@ -211,8 +208,8 @@ impl Layer {
         }
     }
 
-    /// Sets the bits of `words`, starting at word `from` of the layer, and keeps the bits already
-    /// set. Returns false when `words` ends before the layer does.
+    /// Sets the bits of `words` from word `from` on. Returns false when `words` ends before the
+    /// layer.
     pub fn merge(&mut self, from: usize, words: &mut impl Iterator<Item = u64>) -> bool {
         self.bits_mut().merge(from, words)
     }
@@ -270,8 +267,7 @@ impl Layer {
         }
     }
 
-    /// Prefetches the lines that [`Self::prefetch`] left out and that an addition of these items
-    /// needs.
+    /// Prefetches the lines that [`Self::prefetch`] left out and that an addition needs.
     #[inline]
     pub(super) fn prefetch_remaining(&self, hashes: &[Hash], items: ItemSet) {
         if let Kind::Blocked(layer) = &self.kind {
@@ -295,8 +291,7 @@ impl Layer {
         }
     }
 
-    /// Returns which of these items of a chunk may be in this layer; a layer of blocks also finds
-    /// others of the chunk. Expects the items to be prefetched ([`Self::prefetch`]).
+    /// Which of these items of a chunk may be in this layer; a layer of blocks also finds others.
     #[inline]
     pub(super) fn filter_present(&self, hashes: &[Hash], items: ItemSet) -> ItemSet {
         match &self.kind {
@@ -305,8 +300,7 @@ impl Layer {
         }
     }
 
-    /// Adds an item, and counts it if it tested absent. Returns whether it did. The layer must not
-    /// be full.
+    /// Adds an item to a layer that is not full; counts it and returns true if it tested absent.
     #[inline]
     pub fn add(&mut self, hash: Hash) -> bool {
         debug_assert!(!self.is_full());
@@ -324,9 +318,8 @@ impl Layer {
         }
     }
 
-    /// Adds these items of a chunk as [`Self::add`] does, and returns which of them tested absent.
-    /// Expects room for all of them, and the items to be prefetched. A layer of blocks takes the
-    /// whole chunk: there are no older layers that hold items.
+    /// [`Self::add`] of these items of a chunk, for all of which there is room. A layer of blocks
+    /// takes the whole chunk: there are no older layers.
     #[inline]
     pub(super) fn add_chunk(&mut self, hashes: &[Hash], items: ItemSet) -> ItemSet {
         debug_assert!(self.room() >= items.len());
@@ -341,8 +334,7 @@ impl Layer {
         absent
     }
 
-    /// Adds an item to a layer that may be full, and returns whether it tested absent. A full layer
-    /// does not count it.
+    /// Adds an item to a layer that may be full, and then does not count it.
     pub(super) fn add_uncounted(&mut self, hash: Hash) -> bool {
         let absent = self.set(hash);
         self.counted = self.counted.saturating_add(u64::from(absent)).min(self.capacity);

@@ -31,8 +31,7 @@ use crate::filter::geometry::{Geometry, PROBE_GROUP};
 /// The sum ends at the first power of f below this.
 const SMALL: f64 = 1e-15;
 
-/// S, the variance of n(r), of a layer of the given shape with `nonzero` nonzero positions
-/// (`merge.rs`).
+/// S, the variance of n(r), of a layer with `nonzero` nonzero positions (`merge.rs`).
 pub(in crate::filter) fn variance(shape: Shape, nonzero: u64) -> f64 {
     let (positions, block, lines) = match shape {
         Shape::Blocked(geometry) => (geometry.words() * 64, block(geometry), geometry.lines()),
@@ -69,8 +68,7 @@ fn distinct(geometry: Geometry) -> f64 {
     let positions = block(geometry);
     let (groups, left) = (geometry.probes / PROBE_GROUP, geometry.probes % PROBE_GROUP);
     match geometry.lines() {
-        // A position is missed by a group in another line, and by a group in its own line with
-        // other places.
+        // A group misses a position in another line, and in its own line by other places.
         Some(lines) if lines > 1 => {
             let line = positions / lines as f64;
             let by = |probes: u8| libm::log1p(-hit(line, probes.into()) / positions);

@@ -12,9 +12,9 @@
 //!                                dead generation: new; gets the newest number
 //! ```
 //!
-//! All three write by one rule ([`Writing`]). Most additions need nothing else: as long as there is
-//! [`Paged::room`] for all items of a piece, they go to the pages at once. Otherwise the item is
-//! looked for first ([`Paged::prepare`]), because only a new one may be refused.
+//! All three write by one rule ([`Writing`]). As long as there is [`Paged::room`], items go to the
+//! pages at once. Otherwise the item is looked for first ([`Paged::prepare`]), because only a new
+//! one may be refused.
 
 use super::{Addition, Additions, Author, Paged, Span, base_bytes};
 use crate::filter::{
@@ -84,8 +84,7 @@ impl Writing {
 }
 
 impl Paged {
-    /// Returns whether the item may have been added; to a window, within the window that ends at
-    /// `now`.
+    /// Whether the item may have been added; to a window, within the one that ends at `now`.
     pub fn contains(&self, hash: Hash, now: i64) -> bool {
         self.base().is_some_and(|base| base.contains(hash))
             || self.pages.find(hash).is_some_and(|payload| self.reading(now).holds(payload))
@@ -119,8 +118,8 @@ impl Paged {
         }
     }
 
-    /// Adds an item. For a client of a window, [`Self::turn`] came before. `ceiling` is called only
-    /// before a page is split for a client. After an error the filter is unchanged.
+    /// Adds an item. For a client of a window, [`Self::turn`] came before. After an error the
+    /// filter is unchanged.
     pub fn add(
         &mut self,
         hash: Hash,
@@ -138,8 +137,7 @@ impl Paged {
         Ok(self.note(writing, before))
     }
 
-    /// Adds each item in order, as [`Self::add`] does, and answers one chunk at a time. The item
-    /// that fails and all after it are not added.
+    /// [`Self::add`] of each item, in order, one chunk at a time, up to the first error.
     #[inline]
     pub fn add_each<'a>(
         &mut self,
@@ -199,8 +197,8 @@ impl Paged {
         Ok(())
     }
 
-    /// How many items can be added, whichever they are, without a refusal or a question for memory,
-    /// and without a generation to open or a page to sweep before the last of them.
+    /// How many items can be added, whichever they are, before a refusal, a question for memory, a
+    /// generation to open or a page to sweep.
     #[inline]
     fn room(&self, author: Author) -> u64 {
         let client = matches!(author, Author::Client(_));
@@ -227,8 +225,7 @@ impl Paged {
         }
     }
 
-    /// Refuses an item that is about to be added, or asks for memory, when there is no
-    /// [`Self::room`].
+    /// Refuses a new item, or asks for memory, when there is no [`Self::room`].
     #[cold]
     fn prepare(
         &self,

@@ -14,8 +14,7 @@ pub enum Author {
 /// What an addition did.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Addition {
-    /// Whether no generation that is alive held the item. If the author is [`Author::Obeyed`], only
-    /// the newest generation counts.
+    /// Whether no generation that is alive held the item; of an obeyed one, the newest alone.
     pub new: bool,
     /// Whether the filter changed.
     pub changed: bool,
@@ -44,8 +43,7 @@ impl Additions {
         self.changed.push(changed);
     }
 
-    /// The answers for `count` items, of which those in `known` changed nothing, and these are the
-    /// answers for the others. If some have no answer, the answers end there.
+    /// The answers for `count` items, of which those in `known` changed nothing.
     pub(super) fn among(self, known: ItemSet, count: usize) -> Self {
         let mut others = self.new.each().zip(self.changed.each());
         let mut all = Self::default();

@@ -4,9 +4,8 @@ use super::{Paged, Part, Rest};
 use crate::filter::pages::Page;
 
 impl Paged {
-    /// Bytes that the allocator spends on all that the filter has besides itself. `size` gives
-    /// those of an allocation; pages are not asked for one by one, because they fill their classes
-    /// (`pages/memory.rs`).
+    /// Bytes that the allocator spends on all that the filter has. `size` gives those of an
+    /// allocation but a page's, which fills its class (`pages/memory.rs`).
     pub fn memory(&self, size: impl Fn(*const u8) -> usize) -> usize {
         let Some(rest) = self.rest.as_deref() else {
             return self.pages.bytes() as usize;
@@ -25,10 +24,8 @@ impl Paged {
         self.rest.as_deref().map_or(0, |rest| rest.leaving.iter().map(Page::bytes).sum())
     }
 
-    /// Lets an allocator move allocations, from number `from` on, until `stop` says so after one of
-    /// them. Returns the number of the next, or `None` after the last. `mover` gets the address and
-    /// the bytes of each, and returns the new address, or null if it did not move it. The list of
-    /// the pages and the box of the rare parts stay.
+    /// Lets an allocator move allocations, from number `from` on, until `stop` says so. Returns the
+    /// number of the next. `mover` gets address and bytes, and returns the new address, or null.
     ///
     /// # Safety
     /// A new address must point to an allocation of the same allocator and layout with the same

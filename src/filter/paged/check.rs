@@ -4,13 +4,12 @@
 //!   numbers read ─▶ PagedPlan::check ─▶ base and pages read ─▶ Paged::from_parts
 //! ```
 //!
-//! Stored bytes are untrusted until they have passed. A forged number costs only the refusal: the
-//! plan allocates nothing. Each page is checked as it is read (`Page::from_words`), and the number
-//! of slots by `Pages::from_pages`.
+//! A forged number costs only the refusal: the plan allocates nothing. Each page is checked as it
+//! is read (`Page::from_words`), and the number of slots by `Pages::from_pages`.
 //!
 //! What is not checked: that [`Generation::items`](super::Generation::items) fit the slots, and
-//! that no slot has a number that no generation has. A forged filter that lies there refuses too
-//! many items or too few, or remembers items that nobody added, as a filter with all bits set does.
+//! that no slot has a number that no generation has. Such a filter answers as one with other items
+//! does.
 
 use super::{Paged, Window};
 use crate::{
@@ -121,8 +120,7 @@ impl PagedPlan {
         Params { error_rate, capacity, expansion, seed, cells }
     }
 
-    /// The identity: equal for a filter and its copies, however far they have grown, also before
-    /// pages lay above its layer.
+    /// The identity: equal for a filter and its copies, however far they have grown.
     pub fn identity(&self) -> u64 {
         let rules = self.window.as_ref().map(|window| window.rules);
         identity::native(&self.params(), self.shard, rules)

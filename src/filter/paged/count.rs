@@ -1,8 +1,7 @@
 //! Counting filters: deletions and counts. Additions are in `add.rs`.
 //!
 //! An item matches at most one slot, so a deletion is never ambiguous. Two misuses cannot be
-//! detected: deleting an item that was never added and matches the slot of another, and never
-//! deleting an item because it tested present when it was added.
+//! detected: deleting an item that was never added, and keeping one that tested present when added.
 //!
 //! A slot at the highest count no longer shows how many items there are. It stays for ever, and its
 //! deletion is refused.
@@ -14,8 +13,8 @@ use crate::filter::{
 };
 
 impl Paged {
-    /// Deletes each item once, in order. Answers, one chunk at a time, whether the filter changed.
-    /// Deletes nothing from a filter that does not count.
+    /// Deletes each item once, in order, in a filter that counts. Answers whether the filter
+    /// changed.
     pub fn delete_each<'a>(
         &mut self,
         mut items: impl Iterator<Item = &'a [u8]>,
@@ -55,14 +54,13 @@ impl Paged {
         }
     }
 
-    /// How often the item was added and not deleted since: exact but for items with equal tags, and
-    /// never too low. The highest count means "at least so often". 0 if the filter does not count.
+    /// How often the item was added and not deleted since: never too low. The highest count means
+    /// "at least so often".
     pub fn count(&self, hash: Hash) -> u64 {
         if self.counts() { self.pages.count(hash) } else { 0 }
     }
 
-    /// Refused deletions of saturated items, since this filter was made, loaded or copied on this
-    /// server.
+    /// Refused deletions of saturated items, since the filter was made, loaded or copied here.
     pub fn refused_deletions(&self) -> u64 {
         self.rest.as_deref().map_or(0, |rest| rest.refused.into())
     }

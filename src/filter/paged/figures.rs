@@ -7,8 +7,7 @@ use super::{Paged, PagedPlan, SHARE_ABOVE};
 use crate::filter::estimate::Estimate;
 
 impl Paged {
-    /// The share of the pages' slots that are taken, and the rate of the base and the pages
-    /// together.
+    /// The share of the pages' slots that are taken, and the rate of base and pages together.
     pub fn estimate(&self) -> Estimate {
         let pages = self.estimate_pages();
         let base = self.base().map_or(0.0, |base| base.estimate().error_rate);
@@ -27,8 +26,7 @@ impl Paged {
         self.error_rate * if self.base().is_some() { SHARE_ABOVE } else { 1.0 }
     }
 
-    /// Items whose count is the highest and stays; `None` in a filter that does not count. Exact up
-    /// to 100,000 items.
+    /// Items whose count is the highest and stays; `None` in a filter that does not count.
     pub fn saturated(&self) -> Option<u64> {
         self.counts().then(|| self.pages.sample().saturated)
     }

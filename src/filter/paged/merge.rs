@@ -9,10 +9,9 @@
 //!
 //! Everything happens in a copy, so a refusal changes nothing.
 //!
-//! The rate of a union is at most the sum of their rates, and grows with each item. If it would
-//! pass the configured rate while the filter grows as planned, all levels to come get longer tags,
-//! so that it takes at most two units more (`pages/plan.rs`). If that is too much, the union is
-//! refused.
+//! The rate of a union is at most the sum of their rates. If it would pass the configured rate
+//! while the filter grows as planned, all levels to come get longer tags (`pages/plan.rs`). If that
+//! is too much, the union is refused.
 
 use super::{Paged, Part, SHARE_ABOVE, base_bytes};
 use crate::filter::{
@@ -107,9 +106,8 @@ impl<'a> Member<'a> {
 }
 
 impl Paged {
-    /// The union of filters, of which at least one has pages, and which may come more than once.
-    /// `None` if the first one is the union already. Without `limited`, neither the number of items
-    /// nor the rate refuses it.
+    /// The union of filters, of which at least one has pages. `None` if the first one is the union
+    /// already. Without `limited`, neither the number of items nor the rate refuses it.
     pub fn union(
         members: &[Member],
         limited: bool,
@@ -196,8 +194,7 @@ fn bits(base: Option<&Layer>) -> &[u64] {
     base.map_or(&[], |base| base.bits().words())
 }
 
-/// Checks that a union does not stop the server for too long. Slots and not a clock decide, because
-/// a replica must decide as its primary does.
+/// Checks that a union does not stop the server for too long: by slots, as replicas must agree.
 fn check_work(copied: u64, moved: u64) -> Result<(), Unmergeable> {
     if moved.saturating_add(copied / COPIED_PER_MOVED) > MOST_UNITED {
         return Err(Unmergeable::Large(moved.saturating_add(copied)));

@@ -102,14 +102,12 @@ enum Part {
     Window(Window),
 }
 
-// Small filters are many: one more word would take the next class of the allocator. A value of the
-// module is a filter of either kind.
+// Small filters are many: one more word would take the next class of the allocator.
 const _: () = assert!(size_of::<Result<super::Filter, Paged>>() <= 96);
 
 impl Paged {
     /// Makes an empty filter: a window if there are `rules`, a counting filter if `params` has
-    /// counters, otherwise one that grows. It takes at most about `ceiling` bytes when it is as
-    /// full as it was reserved for.
+    /// counters, otherwise one that grows.
     pub fn new(params: &Params, rules: Option<Rules>, ceiling: u64) -> Result<Self, Error> {
         params.check()?;
         if let Some(rules) = rules {
@@ -134,16 +132,14 @@ impl Paged {
         Self { seed, error_rate, capacity, pages, rest }
     }
 
-    /// The filter with empty pages above a full layer of plain bits. `params` are those of the
-    /// layer's filter. Allocates no pages.
+    /// The filter with empty pages above a full layer of the filter of `params`.
     pub fn above(base: Layer, params: &Params, shard: Option<Shard>) -> Result<Self, Error> {
         params.check()?;
         let pages = Pages::new(plan_above(params.error_rate)?)?;
         Ok(Self::of(params, pages, Part::Base(base), shard))
     }
 
-    /// The filter of a plan that [`PagedPlan::check`] accepts, with the layer and the pages of the
-    /// plan.
+    /// The filter of a plan that [`PagedPlan::check`] accepts, with its layer and pages.
     pub fn from_parts(plan: &PagedPlan, base: Option<Layer>, mut pages: Pages) -> Self {
         if let Some(window) = &plan.window {
             window.tell(&mut pages);
@@ -155,8 +151,7 @@ impl Paged {
         Self::of(&plan.params(), pages, part, plan.shard)
     }
 
-    /// Makes the filter a shard of a sharded filter, or of none. The filter does not check its
-    /// items: its caller does.
+    /// Makes the filter a shard of a sharded filter, or of none.
     #[must_use]
     pub fn with_shard(mut self, shard: Option<Shard>) -> Self {
         if shard != self.shard() {
@@ -248,8 +243,7 @@ impl Paged {
         Hash::of(item, self.seed)
     }
 
-    /// The items that are in the filter at `now`. Only a window needs the time. Exact, but for
-    /// items that were taken for others by chance when they were added.
+    /// The items that are in the filter at `now`, but for items that were taken for others.
     pub fn items(&self, now: i64) -> u64 {
         match self.window() {
             Some(window) => window.items(now),
@@ -270,8 +264,7 @@ impl Paged {
         size_of::<Self>() as u64 + self.pages.bytes() + rest + part
     }
 
-    /// What a stack of layers that grows by the expansion would have for `items` items, for
-    /// `BF.INFO`: the number of layers, and the sum of their capacities.
+    /// What a stack of layers would have for `items` items, for `BF.INFO`: layers, and capacity.
     pub fn stack(&self, items: u64) -> (u64, u64) {
         match self.expansion().factor() {
             None => (1, self.capacity),
@@ -328,8 +321,7 @@ fn plan(params: &Params, rules: Option<Rules>) -> Result<pages::Plan, Error> {
     if expansion.factor().is_none() {
         return pages::Plan::new(error_rate, capacity, Growth::Never, payload);
     }
-    // A filter that was reserved for many items is likely to have about as many. For one page,
-    // nobody counted.
+    // A filter that was reserved for one page was not counted by anybody.
     let growth = Growth::Doublings(RESERVED_DOUBLINGS);
     let plan = pages::Plan::new(error_rate, capacity, growth, payload)?;
     if plan.first_pages > 1 {

@@ -1,9 +1,7 @@
 //! How a window forgets (`window.rs`): its rules, and the times that it may have.
 //!
-//! A generation takes additions for at least T/G: the next one starts with the first addition after
-//! that. It is alive while less than T (1 + 1/G) has passed since its start, so its last item was
-//! added T ago or earlier when it dies. Starts lie at least T/G apart, so at most G + 1 generations
-//! are alive.
+//! A generation takes additions for at least T/G, and the next one starts with the first addition
+//! after that. It is alive for less than T (1 + 1/G) after its start, so at most G + 1 are alive.
 //!
 //! A window of items has no clock. A generation takes N/G items, and the last G + 1 generations are
 //! alive.
@@ -18,12 +16,10 @@ pub const MAX_GENERATIONS: u8 = 32;
 /// The longest window: ten years, in milliseconds.
 pub const MAX_MILLISECONDS: u64 = 3_650 * 24 * 60 * 60 * 1_000;
 
-/// The latest time that a generation may start, in the year 141,000. Sums of times and windows
-/// below it are exact.
+/// The latest start of a generation, in the year 141,000. Sums of times below it are exact.
 pub const MAX_TIME: i64 = 1 << 52;
 
-/// The start of a generation that waits for its first addition. It is later than every time, so
-/// such a generation is alive.
+/// The start of a generation that waits for its first addition, which is later than every time.
 pub const NEVER: i64 = i64::MAX;
 
 /// What a window remembers.
@@ -47,8 +43,8 @@ pub struct Rules {
 }
 
 impl Rules {
-    /// Checks the ranges. `scales` is whether the filter has an expansion, which a window of items
-    /// cannot have.
+    /// Checks the ranges. `scales` is whether there is an expansion, which a window of items has
+    /// not.
     pub fn check(&self, scales: bool) -> Result<(), Error> {
         let generations = u64::from(self.generations);
         let span = match self.span {
@@ -67,8 +63,7 @@ impl Rules {
         usize::from(self.generations) + 1
     }
 
-    /// Compares the time that passed between `from` and `to` with `parts` times T/G. Always less in
-    /// a window of items.
+    /// Compares the time between `from` and `to` with `parts` times T/G. Less in a window of items.
     fn passed(&self, from: i64, to: i64, parts: u64) -> Ordering {
         let Span::Time(span) = self.span else {
             return Ordering::Less;
@@ -77,8 +72,7 @@ impl Rules {
         passed.cmp(&(i128::from(span) * i128::from(parts)))
     }
 
-    /// Whether a generation may start at `start` if the one before it started at `before`: at least
-    /// T/G later.
+    /// Whether at least T/G passed from `before` to `start`, so that a generation may start.
     pub fn is_over(&self, before: i64, start: i64) -> bool {
         self.passed(before, start, 1).is_ge()
     }

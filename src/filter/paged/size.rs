@@ -8,8 +8,8 @@ use crate::filter::{
     plan::Plan,
 };
 
-/// The largest capacity of a filter that grows for which nobody has counted the items: RedisBloom's
-/// default. Below it, pages from the first item on take less memory than a layer below pages.
+/// The largest capacity, RedisBloom's default, for which nobody has counted the items: pages from
+/// the first item on take less memory there.
 const UNRESERVED: u64 = 100;
 
 impl Params {
@@ -22,8 +22,7 @@ impl Params {
     }
 }
 
-/// The bytes that the filter of these parameters takes with `items` items in it: those of plain
-/// bits are exact, those of pages are a mean over seeds.
+/// The bytes that the filter of these parameters takes with `items` items; in pages, a mean.
 pub fn expected_bytes(params: &Params, rules: Option<Rules>, items: u64) -> Result<u64, Error> {
     let scales = params.expansion.factor().is_some();
     let counts_items = rules.is_some_and(|rules| rules.span == Span::Items);

@@ -45,8 +45,8 @@ use crate::filter::{
     pages::{MAX_PAGES, Page, Pages},
 };
 
-/// Additions that change a window, for each page that is swept. A page holds some 2,000 slots, so a
-/// pass ends while a sixtieth of the items come, and a page takes some 10 µs.
+/// Additions that change a window, for each page that is swept, in some 10 µs: a pass ends while a
+/// sixtieth of the items come.
 pub const SWEEP_EVERY: u8 = 32;
 
 /// The most pages of one [`Shift::Sweep`]: a millisecond.
@@ -60,13 +60,11 @@ const RELEASED: usize = 32;
 pub struct Generation {
     /// When it started, or [`NEVER`]; 0 in a window of items.
     pub start: i64,
-    /// Items whose last addition it has. In the newest generation, all additions that changed the
-    /// filter since it started.
+    /// Items whose last addition it has; in the newest, all additions that changed the filter.
     pub items: u64,
 }
 
-/// A change that one server decided, by its clock or because it had time. Every copy makes it in
-/// the same way.
+/// A change that one server decided. Every copy makes it in the same way.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Shift {
     /// Forgets what is out of the window at this time, and opens a generation that starts then.
@@ -166,8 +164,7 @@ impl Window {
         list_bytes(self.rules)
     }
 
-    /// How many additions may change the filter up to the one after which a generation is opened,
-    /// of a window of `capacity` items.
+    /// How many additions may change a window of `capacity` items before a generation is opened.
     #[inline]
     pub(super) fn left(&self, capacity: u64) -> u64 {
         match self.rules.span {
@@ -200,8 +197,8 @@ impl Window {
         self.sweep.oldest < self.first_alive()
     }
 
-    /// The time at which an addition at `now` must start a generation first, or stamp an empty one,
-    /// or to which it must move the newest one back; `None` if it must do nothing.
+    /// The time at which an addition at `now` must start a generation, or stamp an empty one, or to
+    /// which it must move the newest one back.
     #[inline]
     fn due(&self, now: i64) -> Option<i64> {
         let (rules, newest, start) = (self.rules, self.newest().start, now.clamp(0, MAX_TIME));
@@ -238,8 +235,7 @@ impl Window {
         pages.turn(newest as u8, self.generations.len() as u8);
     }
 
-    /// Whether a window that may come from anywhere, of a filter that scales or not, is one that
-    /// this module makes.
+    /// Whether a window that may come from anywhere is one that this module makes.
     pub(super) fn is_sound(&self, scales: bool, capacity: u64) -> bool {
         let count = self.generations.len();
         if self.rules.check(scales).is_err()
@@ -277,8 +273,8 @@ impl Window {
 }
 
 impl Paged {
-    /// Does what an addition by a client at `now` must do first: forgets what is out of the window,
-    /// and opens the next generation if it is time. Returns the change for copies to obey.
+    /// Forgets what is out of the window, and opens the next generation if it is time, before an
+    /// addition by a client. Returns the change for copies to obey.
     pub fn turn(&mut self, now: i64) -> Option<Shift> {
         let start = self.window()?.due(now)?;
         let shift = Shift::Open { start };
@@ -286,24 +282,22 @@ impl Paged {
         self.obey(shift).is_ok().then_some(shift)
     }
 
-    /// Forgets what is out of the window at `now`. Returns the change for copies to obey, if there
-    /// is one. The slots leave with the next passes.
+    /// Forgets what is out of the window at `now`. Returns the change for copies to obey.
     pub fn forget(&mut self, now: i64) -> Option<Shift> {
         let start = now.clamp(0, MAX_TIME);
         let (window, pages, leaving) = self.window_mut()?;
         window.drop_dead(pages, leaving, start).then_some(Shift::Forget { start })
     }
 
-    /// Removes the forgotten slots of up to `pages` pages, at most [`MOST_SWEPT`], and joins up to
-    /// as many. Returns the change for copies to obey.
+    /// Removes the forgotten slots of up to `pages` pages, at most [`MOST_SWEPT`], and joins pages.
+    /// Returns the change for copies to obey.
     pub fn sweep(&mut self, pages: u64) -> Option<Shift> {
         let count = pages.min(MOST_SWEPT);
         let (window, pages, _) = self.window_mut()?;
         window.sweep(pages, count).then_some(Shift::Sweep { pages: count })
     }
 
-    /// Makes a change that [`Self::turn`], [`Self::forget`] or [`Self::sweep`] made elsewhere.
-    /// `Error::Window` for one that no copy of this filter can have made.
+    /// Makes a change that was made elsewhere; `Error::Window` for one that no copy can have made.
     pub fn obey(&mut self, shift: Shift) -> Result<(), Error> {
         let (window, pages, leaving) = self.window_mut().ok_or(Error::Window)?;
         let start = match shift {
@@ -340,8 +334,8 @@ impl Paged {
         Ok(())
     }
 
-    /// Counts an addition that changed the slot of an item: it had this payload before, if there
-    /// was one. Sweeps a page and opens a generation if it is time.
+    /// Counts an addition that changed a slot, of which `before` was the payload. Sweeps a page and
+    /// opens a generation if it is time.
     #[inline]
     pub(super) fn moved_to_newest(&mut self, before: Option<u64>) {
         let capacity = self.capacity;
@@ -374,8 +368,8 @@ impl Paged {
         }
     }
 
-    /// Frees up to `pages` pages of a window that was emptied, some 100 ns each. Returns whether
-    /// there are more. Additions free them in passing. No copy needs to do the same.
+    /// Frees up to `pages` pages of a window that was emptied, as additions do. Returns whether
+    /// there are more. No copy needs to do the same.
     pub fn release(&mut self, pages: usize) -> bool {
         let Some((_, _, leaving)) = self.window_mut() else {
             return false;
@@ -424,7 +418,7 @@ impl Window {
     }
 
     /// Drops the generations that are out of the window at `now`; returns whether there were any.
-    /// If all are out, the filter is emptied, and a generation waits for the first addition.
+    /// If all are, a new one waits for the first addition.
     fn drop_dead(&mut self, pages: &mut Pages, leaving: &mut Vec<Page>, now: i64) -> bool {
         let dead = self.dead(now);
         if dead == 0 {
@@ -448,8 +442,7 @@ impl Window {
         true
     }
 
-    /// Sweeps the next `count` pages, as long as there are forgotten slots, and joins pages.
-    /// Returns whether there was anything to do.
+    /// Sweeps the next `count` pages and joins pages. Returns whether there was anything to do.
     fn sweep(&mut self, pages: &mut Pages, count: u64) -> bool {
         let first_alive = self.first_alive();
         let sweep = &mut self.sweep;

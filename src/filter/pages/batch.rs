@@ -18,8 +18,7 @@ use crate::filter::{
 };
 
 impl Pages {
-    /// Looks for each item of a chunk of at most 64, as [`Self::find`] does. Calls `answer` for
-    /// each, in order.
+    /// [`Self::find`] of each item of a chunk of at most 64. Calls `answer` for each, in order.
     #[inline]
     pub fn find_chunk(&self, hashes: &[Hash], mut answer: impl FnMut(Option<u64>)) {
         let pages = self.pages().len();
@@ -36,8 +35,7 @@ impl Pages {
         });
     }
 
-    /// Adds each item of a chunk of at most 64 in order, as [`Self::insert`] does. Calls `answer`
-    /// for each. Errors: `Error::OutOfMemory`. The item that fails and all after it are not added.
+    /// [`Self::insert`] of each item of a chunk of at most 64, in order, up to the first error.
     #[inline]
     pub fn insert_chunk(
         &mut self,
@@ -55,8 +53,7 @@ impl Pages {
         })
     }
 
-    /// Deletes each item of a chunk of at most 64 once, in order. Calls `answer` with the count of
-    /// each before. One at the highest count stays.
+    /// Deletes each item of a chunk of at most 64 once, and answers with the count before.
     #[inline]
     pub fn lower_chunk(&mut self, hashes: &[Hash], mut answer: impl FnMut(u64)) {
         with_select!(select => {

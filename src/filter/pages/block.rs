@@ -127,8 +127,8 @@ pub(super) fn find(
     Found { end, slot }
 }
 
-/// Looks for the slot that matches among those with these indices, `GROUP` at once. A group may
-/// have slots of later buckets, or bits of the gap and the ends: 64 bits lie below the slots.
+/// Looks among these indices, `GROUP` at once. A group may have slots of later buckets, or bits of
+/// the gap and the ends: 64 bits lie below the slots.
 #[inline(always)]
 fn find_slot<const GROUP: usize>(
     block: &[u64],
@@ -157,8 +157,7 @@ fn find_slot<const GROUP: usize>(
     }
 }
 
-/// Puts a slot at `index` and its zero at `place` of the ends. The block has `slots` slots and the
-/// words for one more.
+/// Puts a slot at `index` and its zero at `place`. The block has the words for one more.
 #[inline(always)]
 pub(super) fn insert(
     block: &mut [u64],
@@ -173,8 +172,7 @@ pub(super) fn insert(
     set(block, to - width, slot);
 }
 
-/// Takes out the slot at `index` and its zero at `place` of the ends. The block has `slots` slots,
-/// and keeps its words.
+/// Takes out the slot at `index` and its zero at `place`; the block keeps its words.
 #[inline(always)]
 pub(super) fn remove(
     block: &mut [u64],
@@ -186,8 +184,7 @@ pub(super) fn remove(
     shift_up(block, bits - slots * width, bits - index * width, width);
 }
 
-/// Takes out all slots whose payload is `dead`. Returns how many are left; the block keeps its
-/// words.
+/// Takes out all slots whose payload is `dead`; returns how many are left.
 #[inline(always)]
 pub(super) fn retain(
     select: impl Select,

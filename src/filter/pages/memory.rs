@@ -30,8 +30,7 @@ pub(super) fn reserve<T>(array: &mut Vec<T>, len: usize) -> Result<(), Error> {
         .map_err(|_| Error::OutOfMemory((wanted.saturating_mul(size_of::<T>())) as u64))
 }
 
-/// Returns memory to the allocator if the elements fit into a lower class. If the allocator has no
-/// memory of that class, the array keeps what it has.
+/// Returns memory if the elements fit into a lower class, and the allocator has some of it.
 #[inline]
 pub(super) fn fit<T>(array: &mut Vec<T>) {
     let wanted = room::<T>(array.len());

@@ -16,9 +16,8 @@
 //! ```
 //!
 //! A quotient filter in pages of some 4.5 KiB, of which one at a time is split by one bit of the
-//! tags, without rehashing. It needs no reservation, has no layers, and no pause is longer than a
-//! split of some 5,000 slots, at any size. A slot may have a payload: a count, or the generation in
-//! which the item came last.
+//! tags, without rehashing. It needs no reservation, and no pause is longer than a split of some
+//! 5,000 slots. A slot may have a payload: a count, or the generation in which the item came last.
 //!
 //! Litwin, "Linear Hashing: A New Tool for File and Table Addressing" (1980): which page is split
 //! next depends on the number of slots alone. Bender et al., "Don't Thrash" (2012), and Pandey et
@@ -33,10 +32,6 @@
 //! 3. The words of the pages follow from the plan and the sequence of changing operations, so
 //!    replicas are equal. An operation that fails for lack of memory has changed nothing.
 //! 4. There are at most [`Plan::most_slots`] slots, but for copies of void ones.
-//!
-//! # Use
-//! [`Plan::new`] chooses the numbers for a rate; [`Pages::new`] makes an empty structure. All other
-//! operations take the hash of an item, one or a chunk of up to 64 (`batch.rs`).
 //!
 //! A window calls [`turn`](Pages::turn) when a generation starts, and takes only [`Generations`]
 //! that are alive for an answer. Before a number is used again, [`sweep`](Pages::sweep) must have
@@ -138,8 +133,7 @@ pub struct Slot {
     pub payload: u64,
 }
 
-/// The two levels of a table: that of the pages that are still to be split, and the next one. Four
-/// bytes, because small filters are many.
+/// The two levels of a table: that of pages still to be split, and the next one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Levels {
     /// The lower level.
@@ -257,10 +251,8 @@ impl Pages {
         if wide < pages { wide } else { wide - lower }
     }
 
-    /// Lets an allocator move allocations, from number `from` on, until `stop` says so after one of
-    /// them. Returns the number of the next, or `None` after the last. `mover` gets the address and
-    /// the bytes of each, and returns the new address, or null if it did not move it. The list of
-    /// the pages stays.
+    /// Lets an allocator move allocations, from number `from` on, until `stop` says so. Returns the
+    /// number of the next. `mover` gets address and bytes, and returns the new address, or null.
     ///
     /// # Safety
     /// A new address must point to an allocation of the same allocator and layout with the same
@@ -299,8 +291,7 @@ impl Pages {
         }
     }
 
-    /// The bytes that it takes from the allocator, besides itself. They follow from the state, so
-    /// replicas report the same.
+    /// The bytes that it takes from the allocator, besides itself: equal on replicas.
     pub fn bytes(&self) -> u64 {
         match &self.body {
             Body::Small(small) => small.bytes(),
@@ -324,8 +315,7 @@ impl Pages {
         Ok(Self { body, ..*self })
     }
 
-    /// The structure with these pages, in order, each of them read with [`Plan::format_of`]. Its
-    /// newest generation is 0 until [`Self::turn`].
+    /// The structure with these pages, each read with [`Plan::format_of`], before [`Self::turn`].
     pub fn from_pages(plan: Plan, table: Vec<Page>, copies: u64) -> Result<Self, Error> {
         let pages = table.len() as u64;
         let slots = table.iter().map(Page::count).sum::<u64>();
@@ -371,16 +361,14 @@ impl Pages {
         }
     }
 
-    /// How often an item was added and not deleted since: never less than it was. The highest count
-    /// means "at least so often".
+    /// How often an item was added and not deleted since; the highest count means "at least".
     #[inline]
     pub fn count(&self, hash: Hash) -> u64 {
         self.find(hash).map_or(0, |payload| payload + 1)
     }
 
     /// Adds an item: with the payload `fresh` if no slot matches it; otherwise `change` makes the
-    /// payload of the slot from what it was. Returns the payload before. After an error nothing has
-    /// changed.
+    /// payload from what it was. Returns the payload before. After an error nothing has changed.
     #[inline]
     pub fn insert(
         &mut self,
@@ -461,8 +449,8 @@ impl Pages {
         Ok(None)
     }
 
-    /// Deletes an item once; returns its count before. An item at the highest count stays there,
-    /// also because its slot may be void and stand for items of two pages.
+    /// Deletes an item once; returns its count before. One at the highest count stays: its slot may
+    /// be void and stand for items of two pages.
     #[inline(always)]
     fn lower_by(&mut self, select: impl Select, hash: Hash) -> u64 {
         let most = self.plan.payload.most();
@@ -480,8 +468,7 @@ impl Pages {
             page.remove(select, format, at.place, index);
             resized(&mut self.bytes, before, page);
             self.removed(1);
-            // After the removal: a slot that the join unites with another may get the highest
-            // count, which is not removed.
+            // After the removal: a join may give a slot the highest count, which is not removed.
             self.join_if_due();
         } else if payload < most {
             let slot = format.with_payload(format.tag(slot), payload - 1);
@@ -519,8 +506,7 @@ impl Pages {
         }
     }
 
-    /// Splits the next page after an item was added. If there is no memory for it, the item leaves
-    /// again: what an insertion put in, a removal takes out to the same words.
+    /// Splits the next page after an item was added. Without memory for it, the item leaves again.
     #[inline(never)]
     fn split_for(&mut self, hash: Hash) -> Result<(), Error> {
         let split = self.split();
@@ -559,9 +545,8 @@ impl Pages {
         Ok(())
     }
 
-    /// Joins the last page with the one that it was split from, if there are so few slots that it
-    /// is due; returns whether it did. A deletion does so itself. What finds no memory is tried
-    /// again with the next deletion or sweep.
+    /// Joins the last page with the one that it was split from, if that is due; returns whether it
+    /// did. A deletion does so itself. What finds no memory is tried again later.
     #[inline]
     pub fn join_if_due(&mut self) -> bool {
         let pages = self.pages().len() as u64;
@@ -602,8 +587,7 @@ impl Pages {
         }
     }
 
-    /// Starts a generation: `newest` is its number modulo 2^c, and `alive` numbers are alive from
-    /// now on, counted back from it.
+    /// Starts generation `newest` modulo 2^c; `alive` numbers are alive, counted back from it.
     pub fn turn(&mut self, newest: u8, alive: u8) {
         (self.newest, self.alive) = (newest, alive);
     }
@@ -636,9 +620,8 @@ impl Pages {
         self.removed(removed);
     }
 
-    /// Removes all slots, and returns the pages for the caller to free: at a billion items that
-    /// takes a tenth of a second. Without memory for the table of reserved pages it begins with
-    /// one.
+    /// Removes all slots, and returns the pages for the caller to free, which takes a tenth of a
+    /// second at a billion items.
     pub fn clear(&mut self) -> Vec<Page> {
         let (plan, newest, alive) = (self.plan, self.newest, self.alive);
         let body = Body::empty(&plan).unwrap_or(Body::Small(Small::default()));
@@ -649,8 +632,7 @@ impl Pages {
         }
     }
 
-    /// All slots: page by page, in order of their places; in the small form in the order in which
-    /// they came.
+    /// All slots: page by page, by place; in the small form in the order in which they came.
     pub fn slots(&self) -> impl Iterator<Item = Slot> {
         let (plan, pages) = (self.plan, self.pages());
         let format = plan.format(0);
@@ -699,8 +681,7 @@ impl Body {
 }
 
 impl Plan {
-    /// Divides a page of a level into the pages for address bits 0 and 1. Returns how many void
-    /// slots both have now.
+    /// Divides a page of a level by an address bit. Returns how many void slots both have now.
     fn split(&self, page: &Page, level: u32) -> Result<([Page; 2], u64), Error> {
         let (from, to) = (self.format(level), self.format(level + 1));
         let counts = matches!(self.payload, Payload::Count { .. });

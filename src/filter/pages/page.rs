@@ -7,9 +7,8 @@
 //!   └───────────────────┴─────────────┴────────────────────┴─ ─ ─ ─ ─ ─┴──────────────┘
 //! ```
 //!
-//! Start i is in bits 16 (i % 4) of word i / 4, in words from the start of the page. The last one,
-//! start 31, is the end of the page. One line of cache answers where a block lies, and a block of
-//! some 22 words comes in three or four lines, which are fetched at the same time.
+//! Start i is in bits 16 (i % 4) of word i / 4, in words from the start of the page; start 31 is
+//! its end. One line of cache answers where a block lies, and a block comes in three or four lines.
 //!
 //! A block that needs another word pushes the later ones up, 2 KiB on average. Why 31 blocks: with
 //! more, pushing and splitting take longer; with fewer, starts and classes of memory cost more.
@@ -44,8 +43,7 @@ const ONES: u64 = 0x0001_0001_0001_0001;
 /// The most words of a page, so that starts have 16 bits.
 const MAX_WORDS: usize = u16::MAX as usize;
 
-/// The most words of a block, three times what one has by chance. It bounds the time of a bucket
-/// where pages are forged or somebody makes items for one bucket.
+/// The most words of a block, three times what one has by chance. It bounds the time of a bucket.
 const MOST_BLOCK_WORDS: usize = 1 << 10;
 
 /// The words of a page without slots: each block is a word of 64 ends.
@@ -89,8 +87,8 @@ impl Place {
 #[derive(Debug, PartialEq, Eq)]
 pub struct Page(Vec<u64>);
 
-/// The refusal of words that do not fill a page with blocks, each with all its ends, the right length,
-/// zeros in its gap, and slots of which no two match the same item.
+/// Not blocks with all their ends, the right length, a gap of zeros, and slots that exclude each
+/// other.
 const NO_PAGE: Error = Error::Impossible("words that are not those of a page");
 
 impl Page {
@@ -98,8 +96,7 @@ impl Page {
         Self(Vec::new())
     }
 
-    /// Whether it has no slots, and no allocation. Where it has, a compiler need not check again
-    /// that the starts are there.
+    /// Whether it has no slots and no allocation. Otherwise the starts are there.
     #[inline(always)]
     pub(super) fn is_empty(&self) -> bool {
         self.0.len() < HEADER
@@ -120,8 +117,7 @@ impl Page {
         self.0.len()
     }
 
-    /// The page with these words, which may come from anywhere: all that this module relies on is
-    /// checked.
+    /// The page with these words, which may come from anywhere.
     pub fn from_words(words: &[u64], format: Format) -> Result<Self, Error> {
         if !(LEAST_WORDS..=MAX_WORDS).contains(&words.len()) {
             return Err(NO_PAGE);
@@ -174,8 +170,7 @@ impl Page {
         &mut self.0[start..end]
     }
 
-    /// Moves all starts behind a block by `words`, up or down. All stay in their 16 bits, so no bit
-    /// is carried or borrowed from lane to lane.
+    /// Moves all starts behind a block by `words`. All stay in their 16 bits, so no lane overflows.
     #[inline(always)]
     fn move_starts(&mut self, block: usize, words: isize) {
         let (first, mask) = ((block + 1) / LANES, u64::MAX << ((block + 1) % LANES * 16));
@@ -233,8 +228,7 @@ impl Page {
         block::set_slot(self.block_mut(place.block()), format, index, slot);
     }
 
-    /// Adds a slot to a bucket that ends at `end`. Errors: `Error::OutOfMemory`; nothing has
-    /// changed then.
+    /// Adds a slot to a bucket that ends at `end`. After an error nothing has changed.
     #[inline(always)]
     pub(super) fn insert(
         &mut self,
@@ -267,8 +261,8 @@ impl Page {
         self.take_out(format, place, index, slots);
     }
 
-    /// [`Self::remove`] from a block of `slots` slots. Not inlined: it selects nothing, and a
-    /// longer caller might be compiled without the instructions of `select`.
+    /// [`Self::remove`] from a block of `slots` slots. Not inlined: it would lengthen callers that
+    /// are compiled for `select`.
     #[inline(never)]
     fn take_out(&mut self, format: Format, place: Place, index: usize, slots: usize) {
         let number = place.block();
@@ -300,8 +294,7 @@ impl Page {
         gone
     }
 
-    /// Puts another word into the gap of a block of `slots` slots. After an error nothing has
-    /// changed.
+    /// Puts another word into the gap of a block. After an error nothing has changed.
     #[inline(never)]
     fn widen(&mut self, number: usize, slots: usize) -> Result<(), Error> {
         let len = self.words().len() + 1;
@@ -336,8 +329,7 @@ impl Page {
         }
     }
 
-    /// Takes spare words out of the gap of a block. The first of them may have the last ends, for
-    /// which there is room in the word behind them.
+    /// Takes spare words out of the gap of a block. The first of them may have the last ends.
     #[inline(never)]
     fn cut(&mut self, number: usize, spare: Range<usize>) {
         self.move_starts(number, -(spare.len() as isize));
@@ -365,8 +357,7 @@ impl Page {
         (0..BLOCKS).map(|number| block::slots(Portable, self.block(number)) as u64).sum()
     }
 
-    /// The page with these slots, in order of their places. More than a page may have are
-    /// `Error::OutOfMemory`, too.
+    /// The page with these slots, in order of their places.
     fn of_slots(format: Format, slots: &[(Place, u64)]) -> Result<Self, Error> {
         let mut counts = [0; BLOCKS];
         slots.iter().for_each(|(place, _)| counts[place.block()] += 1);
@@ -391,9 +382,8 @@ impl Page {
         Ok(page.or_empty())
     }
 
-    /// Divides the slots by the lowest bit of their tags, which becomes a bit of the address. Void
-    /// slots go to both sides, and `void` makes their payload. Returns the pages for 0 and 1, of
-    /// format `to`, and the number of void slots.
+    /// Divides the slots by the lowest bit of their tags. Void slots go to both sides, and `void`
+    /// makes their payload. Returns the pages for 0 and 1, and the number of void slots.
     pub(super) fn split(
         &self,
         from: Format,
@@ -419,9 +409,8 @@ impl Page {
         Ok(([zero?, one?], voids))
     }
 
-    /// Undoes a split: the page of format `to` with the slots of both. Leaves out the payloads for
-    /// which `dead` holds. Tags that become equal share a slot, whose payload `merge` makes.
-    /// Returns how many slots there are fewer.
+    /// Undoes a split. Leaves out payloads that are `dead`. Tags that become equal share a slot,
+    /// whose payload `merge` makes. Returns how many slots there are fewer.
     pub(super) fn join(
         pages: [&Self; 2],
         from: Format,

@@ -8,9 +8,8 @@
 //! ```
 //!
 //! The position of an address is the address with its bits in reversed order, as in SCAN of Redis.
-//! Every page covers a range of positions. A split halves the range, and a join unites two. So a
-//! copy that takes the page at each position in turn has every address in the end. After a join it
-//! takes a part of a page again, and the later page replaces what was there.
+//! Every page covers a range of positions; a split halves it, and a join unites two. So a copy that
+//! takes the page at each position in turn has every address in the end.
 //!
 //! The pages of a copy may have levels that no table has at the same time. [`Pieces::finish`]
 //! splits pages until a table has them all. It joins none, because two pages need not fit into one.
@@ -24,8 +23,7 @@ pub const END: u64 = MAX_PAGES;
 /// The highest level of a page.
 const MAX_LEVEL: u32 = END.ilog2();
 
-/// The most pages of a table for each page of the copy that it is made of. A structure that grows
-/// more while it is copied must be copied again: the splits would take too long at once.
+/// The most pages of a table for each page of the copy: the splits would take too long.
 const MOST_SPLITS: u64 = 4;
 
 /// The refusal of a page of a level of which none starts where the page before ends.
@@ -161,8 +159,7 @@ impl Pieces {
         self.bytes
     }
 
-    /// Adds the page of a level at the next position. Its words may come from anywhere. Errors:
-    /// What is wrong with them; nothing has changed then.
+    /// Adds the page of a level at the next position. Its words may come from anywhere.
     pub fn push(&mut self, level: u32, words: &[u64]) -> Result<(), Error> {
         let reach = Reach::new(self.end(), level).ok_or(NOT_NEXT)?;
         let page = Page::from_words(words, self.plan.format(level))?;
@@ -172,8 +169,7 @@ impl Pieces {
         Ok(())
     }
 
-    /// Adds the small form, which covers all positions. The entries may come from anywhere. Errors:
-    /// What is wrong with them; nothing has changed then.
+    /// Adds the small form, which covers all positions. Its entries may come from anywhere.
     pub fn push_small(&mut self, lanes: &[u32]) -> Result<(), Error> {
         if self.end() != 0 {
             return Err(NOT_NEXT);
@@ -185,8 +181,7 @@ impl Pieces {
     }
 
     /// Adds `later` pages, which start at the end of these or before it, and replace what was
-    /// there. Returns whether there are more positions now. `copies` is what [`Self::finish`] gets
-    /// if these are the last. After an error nothing has changed.
+    /// there. Returns whether there are more positions now. After an error nothing has changed.
     pub fn append(&mut self, later: Self, copies: u64) -> Result<bool, Error> {
         let end = self.end();
         if later.start > end {
@@ -199,8 +194,8 @@ impl Pieces {
             *self = later;
             return Ok(true);
         }
-        // Two ranges are nested or apart. So the first page that reaches beyond the end starts
-        // where one of the pages starts that are there, or at the end.
+        // Two ranges are nested or apart, so the first new page starts where a page starts, or at
+        // the end.
         let skipped = later.list.partition_point(|held| held.reach.end() <= end);
         let new = later.list.get(skipped..).unwrap_or_default();
         let start = new.first().map_or(end, |held| held.reach.start);
@@ -242,8 +237,8 @@ impl Pieces {
         Ok(Self { small, list, ..*self })
     }
 
-    /// The structure of these pages, which cover all positions. `copies` is that of
-    /// [`Pages::copies`]. After `Error::OutOfMemory` all pages are still there.
+    /// The structure of these pages, which cover all positions. After `Error::OutOfMemory` all
+    /// pages are still there.
     pub fn finish(&mut self, copies: u64) -> Result<Pages, Error> {
         if let Some(small) = &self.small {
             return small.duplicate();
@@ -267,8 +262,7 @@ impl Pieces {
         Pages::from_pages(self.plan, table, copies + made)
     }
 
-    /// Splits pages until a table has them all, for at least this many items. Returns the number
-    /// of pages. The order is lost.
+    /// Splits pages until a table has them all. Returns their number. The order is lost.
     fn split_to(&mut self, items: u64) -> Result<usize, Error> {
         let pages = self.plan.pages_of(self.list.iter(), items);
         let pages = usize::try_from(pages).map_err(|_| Error::OutOfMemory(pages))?;

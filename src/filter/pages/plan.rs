@@ -24,16 +24,13 @@
 use super::{page::PAGE_BUCKETS, slot::Format};
 use crate::filter::{error::Error, params::MAX_CAPACITY};
 
-/// Doublings with tags of one length, where a structure may grow without end: then it has 1.3
-/// billion items, or half a million times those that it was reserved for.
+/// Doublings with tags of one length of a structure without end: to a billion items.
 const ENDLESS: u8 = 19;
 
-/// The fewest slots a bucket. With fewer, one bit less of each tag costs more bits for the ends of
-/// the buckets, which take a bit of each bucket.
+/// The fewest slots a bucket: with fewer, the ends of buckets cost more than a bit of each tag.
 const LEAST_LOAD: f64 = 0.9;
 
-/// The lowest rate is what pages above a layer get of 1e-12 (`paged/mod.rs`). With the longest tags
-/// it is kept up to a billion items: beyond, level and tag together have more bits than
+/// From a quarter of 1e-12, kept up to a billion items: beyond, level and tag have more bits than
 /// `Hash::block`. Above the highest rate, slots would be void after a few splits.
 const RATES: std::ops::RangeInclusive<f64> = 2.5e-13..=0.25;
 
@@ -42,8 +39,7 @@ const RATES: std::ops::RangeInclusive<f64> = 2.5e-13..=0.25;
 pub enum Payload {
     /// No bits.
     Nothing,
-    /// Additions less deletions, minus 1. The highest number stays, because it no longer shows how
-    /// many items there are.
+    /// Additions less deletions, minus 1. The highest number stays.
     Count {
         /// Bits of a count, in [1, 8].
         bits: u8,
@@ -77,15 +73,13 @@ impl Payload {
 pub enum Growth {
     /// It never has more items than it is reserved for.
     Never,
-    /// It is best up to 2^doublings times the items that it is reserved for, and may grow without
-    /// end.
+    /// It is best up to 2^doublings times its reservation, and may grow without end.
     Doublings(u8),
     /// It may grow without end.
     Endless,
 }
 
-/// The numbers that decide the words of a structure, besides the items. A stored structure has them
-/// all. They take 10 bytes, because small filters are many.
+/// The numbers that decide the words of a structure, besides the items, in 10 bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(Rust, packed(2))]
 pub struct Plan {
@@ -104,17 +98,14 @@ pub struct Plan {
 /// The most pages.
 pub const MAX_PAGES: u64 = 1 << 40;
 
-/// The longest tag of a plan, and of fewer pages than the first ones: an entry of the small form,
-/// which has a place of 11 bits and a payload of up to 8, then has 64 bits.
+/// The longest tag of a plan: an entry of the small form then has 64 bits.
 const MAX_TAG_BITS: u8 = 45;
 
-/// The longest tag of a slot. It leaves 3 bits for levels of longer tags, which are as many as the
-/// hash has.
+/// The longest tag of a slot, with 3 bits for levels of longer tags.
 const MAX_SLOT_TAG_BITS: u8 = 48;
 
 impl Plan {
-    /// The plan of least memory for a rate, for `capacity` items before it grows. Errors:
-    /// `Error::ErrorRate` unless the rate is in (0, 1); `Error::Capacity`.
+    /// The plan of least memory for a rate, for `capacity` items before it grows.
     pub fn new(rate: f64, capacity: u64, growth: Growth, payload: Payload) -> Result<Self, Error> {
         if !(rate > 0.0 && rate < 1.0) {
             return Err(Error::ErrorRate(rate));
@@ -140,14 +131,12 @@ impl Plan {
             let first_pages = capacity.div_ceil(page_slots.into()).clamp(1, u32::MAX.into()) as u32;
             Self { tag_bits, payload, doublings, page_slots, first_pages }
         };
-        // A power of two of pages, of which one is nearly as often the case as all others, has the
-        // lower sum.
+        // A power of two of pages has the lower sum.
         let even = plan(1.0);
         Ok(if even.first_pages.is_power_of_two() { even } else { plan(1.125) })
     }
 
-    /// Checks the ranges, of a plan that may come from anywhere. Errors: `Error::Capacity` for the
-    /// number of pages, otherwise `Error::Window`.
+    /// Checks the ranges, of a plan that may come from anywhere.
     pub fn check(&self) -> Result<(), Error> {
         if self.first_pages == 0 {
             return Err(Error::Capacity(0));
@@ -164,8 +153,8 @@ impl Plan {
         pages.saturating_mul(self.page_slots.into())
     }
 
-    /// Whether two of `pages` pages are joined if only `slots` slots are left. The distance to the
-    /// limit for splits keeps a page from being split and joined again and again.
+    /// Whether two of `pages` pages are joined if only `slots` slots are left. The distance to
+    /// splits keeps a page from being split and joined again and again.
     #[inline]
     pub(super) fn joins_below(&self, pages: u64, slots: u64) -> bool {
         pages > self.first_pages.into() && slots < self.most_slots(pages - 1) / 4 * 3

@@ -16,8 +16,7 @@ const GOLDEN: u64 = 0x9E37_79B9_7F4A_7C15;
 /// What slots show.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Sample {
-    /// Probability that an item which was never added matches a slot; in a window, one of a
-    /// generation that is alive.
+    /// Probability that an item which was never added matches a slot of a generation that is alive.
     pub error_rate: f64,
     /// Slots with the highest payload.
     pub saturated: u64,
@@ -27,8 +26,8 @@ impl Pages {
     /// Reads the slots of some pages: the same ones, and the same numbers, on every machine.
     pub fn sample(&self) -> Sample {
         let (plan, generations) = (self.plan, self.generations());
-        // Sums of 2^-t, in units of 2^-64, and of slots with the highest payload, of which the
-        // addresses of a page share each.
+        // Sums of 2^-t, in units of 2^-64, and of saturated slots, shared by the addresses of a
+        // page.
         let (mut matching, mut saturated) = (0_u128, 0.0);
         let mut note = |Slot { known, payload, .. }, level: u32, addresses: f64| {
             matching +=

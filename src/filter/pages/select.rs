@@ -12,8 +12,7 @@
 
 /// A way to select. Code is compiled once for each.
 pub(super) trait Select: Copy {
-    /// The place of the `i`-th one of `word`, counted from 0. The word must have more ones than
-    /// `i`, in [0, 63]; any number comes out otherwise.
+    /// The place of the `i`-th one of `word`, counted from 0, if there are so many.
     fn in_word(self, word: u64, i: u32) -> u32;
 }
 

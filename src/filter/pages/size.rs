@@ -16,8 +16,7 @@ use crate::filter::error::Error;
 const FAR: f64 = 8.0;
 
 impl Plan {
-    /// The bytes that a structure of this plan takes from the allocator with `items` items, on
-    /// average over all seeds.
+    /// The bytes that a structure of this plan takes with `items` items, on average over all seeds.
     pub fn expected_bytes(&self, items: u64) -> Result<u64, Error> {
         if self.first_pages == 1
             && let Some(bytes) = Small::bytes_of(self.format(0), items)

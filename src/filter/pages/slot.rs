@@ -75,15 +75,14 @@ pub(super) fn marker(tag: u64) -> usize {
 /// The tag of a used-up slot.
 pub(super) const VOID: u64 = 1;
 
-/// What a tag becomes when its page is joined, as the `half` of its bucket in [0, 1]: the address
-/// bit goes back into it. A tag that has all of its `bits` loses the highest one.
+/// What a tag becomes when its page is joined as the `half` of its bucket. A tag that has all of
+/// its `bits` loses the highest one.
 pub(super) fn joined(tag: u64, half: u64, bits: u8) -> u64 {
     let longer = tag << 1 | half;
     if marker(longer) > usize::from(bits) { longer & low(bits.into()) | 1 << bits } else { longer }
 }
 
-/// Whether no tag of a bucket is the beginning of another: then every item matches at most one.
-/// Sorts the tags.
+/// Whether no tag of a bucket begins another: then every item matches at most one. Sorts them.
 pub(super) fn are_prefix_free(tags: &mut [u64]) -> bool {
     // From the first bit of the tag on, a tag sorts immediately before the tags it begins.
     let key = |tag: &u64| {

@@ -86,8 +86,7 @@ pub(super) fn are_sound(of: &[u32], format: Format) -> bool {
         })
 }
 
-/// Items as an array of entries, with zeros up to the end of its allocation. How many there are,
-/// its owner knows: small filters are many, and a word more is a word.
+/// Items as an array of entries, with zeros behind them. Their number is known to the owner.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Small(Box<[u32]>);
 
@@ -144,8 +143,7 @@ impl Small {
         }
     }
 
-    /// Adds an entry behind those of so many items. Errors: `Error::OutOfMemory`; nothing has
-    /// changed then.
+    /// Adds an entry behind those of so many items. After an error nothing has changed.
     pub(super) fn push(
         &mut self,
         format: Format,

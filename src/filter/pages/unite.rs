@@ -18,9 +18,8 @@ use super::{
 use crate::filter::{error::Error, hash::Hash};
 
 impl Pages {
-    /// Adds the slots of another structure with at most as many pages. Counts add up; generations
-    /// cannot be united. Errors: `Error::OutOfMemory`: some slots were added then, and this
-    /// structure is no longer sound.
+    /// Adds the slots of another structure with at most as many pages; not of generations. After an
+    /// error this structure is no longer sound.
     pub(in crate::filter) fn unite(&mut self, other: &Self) -> Result<(), Error> {
         let (mut copies, mut met) = (other.copies, 0);
         with_select!(select => other.slots().try_for_each(|slot| {
@@ -82,8 +81,7 @@ impl Pages {
         Ok((pages, voids))
     }
 
-    /// Gives longer tags to all levels above those that the pages have, as if no more doublings
-    /// were planned.
+    /// Gives longer tags to all levels to come, as if no more doublings were planned.
     pub(in crate::filter) fn plan_no_doublings(&mut self) {
         let first = self.plan.first_pages.ilog2();
         let upper = u32::from(self.levels.level) + 1;

@@ -47,8 +47,7 @@ pub(super) fn clear(words: &mut [u64], at: usize, width: usize) {
     }
 }
 
-/// Moves the bits `from..to` down by `by` places, in [1, 63]. The lowest `by` of them are lost, and
-/// zeros come in at the top. All other bits stay.
+/// Moves the bits `from..to` down by `by` places, in [1, 63]; zeros come in at the top.
 #[inline(always)]
 pub(super) fn shift_down(words: &mut [u64], from: usize, to: usize, by: usize) {
     let (run, edges) = Edges::cut(words, from, to);
@@ -59,8 +58,7 @@ pub(super) fn shift_down(words: &mut [u64], from: usize, to: usize, by: usize) {
     edges.restore(run);
 }
 
-/// Moves the bits `from..to` up by `by` places, in [1, 63]. The highest `by` of them are lost, and
-/// zeros come in at the bottom. All other bits stay.
+/// Moves the bits `from..to` up by `by` places, in [1, 63]; zeros come in at the bottom.
 #[inline(always)]
 pub(super) fn shift_up(words: &mut [u64], from: usize, to: usize, by: usize) {
     let (run, edges) = Edges::cut(words, from, to);

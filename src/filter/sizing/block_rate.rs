@@ -58,8 +58,7 @@ use crate::filter::geometry::PROBE_GROUP;
 const GROUP: u32 = PROBE_GROUP as u32;
 const LINE_BITS: f64 = 512.0;
 
-/// Limit of the terms summed on either side of the peak. About 20 are needed; the limit ends the
-/// loop for any input.
+/// Limit of the terms summed on either side of the peak, of which about 20 are needed.
 const MOST_TERMS: u32 = 1000;
 
 /// A block and the probes of an item in it.
@@ -78,8 +77,7 @@ enum Spread {
     Groups(Groups),
 }
 
-/// Logarithms of the probabilities that an item leaves certain bits clear, and the numbers of pairs
-/// (section "Lines" above).
+/// Logarithms of the probabilities that an item leaves certain bits clear, and numbers of pairs.
 #[derive(Clone, Copy)]
 struct Groups {
     lines: f64,
@@ -127,9 +125,9 @@ impl Block {
 
     /// The rate of a layer of such blocks that hold `load` items on average: the sum over j above.
     ///
-    /// Sums outwards from the largest term. Above a standard deviation of 6 it takes only every
-    /// second (third, ...) j: with s nodes per deviation, the trapezoid rule on a bell curve is
-    /// exact to e^(-2 pi^2 s^2).
+    /// Sums outwards from the largest term; above a standard deviation of 6 every second (third,
+    /// ...) j. With s nodes per deviation, the trapezoid rule on a bell curve is exact to e^(-2
+    /// pi^2 s^2).
     pub(in crate::filter) fn rate(&self, load: f64) -> f64 {
         let peak = peak_of_sum(load, self.bits, f64::from(self.probes));
         let stride = (peak.sqrt() / 3.0).floor().max(1.0);
@@ -170,8 +168,7 @@ impl Block {
 impl Groups {
     fn new(lines: f64, probes: u32) -> Self {
         let (full, extra) = (probes / GROUP, probes % GROUP);
-        // The logarithm of the probability that all groups of an item leave clear `bits` bits in
-        // each of a `share` of the lines.
+        // That all groups of an item leave clear `bits` bits in each of a `share` of the lines.
         let spared = |bits: f64, share: f64| {
             let group =
                 |probes| libm::log1p(-(1.0 - power(1.0 - bits / LINE_BITS, probes)) * share);
@@ -199,9 +196,8 @@ impl Groups {
     }
 }
 
-/// The j at which Poisson(j) f(j)^k is largest. It is above the mean, because full blocks give the
-/// most false positives. Newton's method on the derivative of the logarithm; the derivative falls
-/// and is convex, so steps from the left never overshoot.
+/// The j at which Poisson(j) f(j)^k is largest, above the mean. Newton's method on the derivative
+/// of the logarithm, which falls and is convex: steps from the left never overshoot.
 fn peak_of_sum(load: f64, bits: f64, k: f64) -> f64 {
     let mut j = load;
     for _ in 0..12 {

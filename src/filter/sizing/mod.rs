@@ -31,24 +31,20 @@ use super::geometry::{Geometry, MAX_WORDS};
 /// The most probes that any rate needs (see `FLOOR`).
 pub const MAX_PROBES: u8 = 128;
 
-/// Lower rates are sized as this one. The 128-bit hash of a random item collides with one of 2^28
-/// items with probability 2^-100 = 8e-31, so more bits could not lower the rate.
+/// Lower rates are sized as this one: with 2^28 items, 128-bit hashes collide at 8e-31.
 const FLOOR: f64 = 1e-30;
 
-/// The model has to reach this share of the rate asked of the layer. The rest is a margin for what
-/// the model leaves out: measured rates are within 1 % of the model (`tests/filter/rate.rs`), or
-/// below it (by 4 % for single blocks at 0.01 %).
+/// The model has to reach this share of the rate: measured rates are within 1 % of the model
+/// (`tests/filter/rate.rs`), or below it.
 const SHARE: f64 = 0.99;
 
-/// Block sizes that are tried, in words: one cache line (512 bits) to 32 KiB. Rates down to 1e-6
-/// need at most a page (512 words).
+/// Block sizes that are tried, in words: one cache line (512 bits) to 32 KiB.
 const BLOCK_WORDS: [u16; 10] = [8, 16, 32, 64, 128, 256, 512, 1024, 2048, 4096];
 
 /// A layer that fits in one page of memory is one block.
 const PAGE_BITS: f64 = 32_768.0;
 
-/// The rate that the layer of a filter of rate `asked` is built for. The pages above the layer of a
-/// filter that scales get the rest of the rate.
+/// The rate that the layer of a filter of rate `asked` is built for. Pages above it get the rest.
 pub fn layer_rate(asked: f64, scales: bool) -> f64 {
     // Keeps the rate above zero for an asked rate near the smallest double.
     (asked * if scales { 0.75 } else { 1.0 }).max(f64::MIN_POSITIVE)
@@ -56,9 +52,8 @@ pub fn layer_rate(asked: f64, scales: bool) -> f64 {
 
 /// The memory that a layer may take, relative to the classic optimum, by its rate.
 ///
-/// The last bound keeps a reserved filter within RedisBloom's ln(2/p) / ln(2)^2 bits per item. If
-/// it scales, its layer is sized for 3/4 p ([`layer_rate`]), so it may spend ln(1.5) = 0.405 nats
-/// per item.
+/// The last bound keeps a reserved filter within RedisBloom's ln(2/p) / ln(2)^2 bits per item: its
+/// layer is sized for 3/4 p, so it may spend ln(1.5) = 0.405 nats per item.
 fn slack(rate: f64) -> f64 {
     let most: f64 = if rate >= 0.001 {
         1.06
@@ -99,8 +94,8 @@ pub fn geometry(capacity: u64, rate: f64) -> Option<Geometry> {
             if blocks < 1.0 || blocks > f64::from(u32::MAX) {
                 continue;
             }
-            // An evenly loaded block gives a lower bound with one term. It rejects blocks that are
-            // far too small without computing the sum.
+            // An evenly loaded block gives a lower bound, which rejects blocks that are far too
+            // small.
             let keeps = |k| {
                 let (block, load) = (Block::new(bits, k), items(k) / blocks);
                 block.hit(load) <= target && block.rate(load) <= target
@@ -138,8 +133,7 @@ fn few_blocks(
             Block::new(words * 64.0, k).rate(load)
         }
     };
-    // A single block starts at the classic optimum and grows word by word. Several blocks start at
-    // the allowed memory.
+    // A single block grows word by word from the classic optimum, several from the allowed memory.
     let first = if one { items(classic.probes) * classic.bits_per_item } else { allowed / blocks };
     let mut words = (first / 64.0).floor().max(1.0);
     while words <= f64::from(u16::MAX) {
@@ -155,8 +149,7 @@ fn few_blocks(
     None
 }
 
-/// The classic (unblocked) filter of least memory at a rate: its whole number of probes and its
-/// bits per item.
+/// The classic (unblocked) filter of least memory at a rate.
 #[derive(Clone, Copy)]
 struct ClassicOptimum {
     probes: u32,
@@ -173,8 +166,8 @@ impl ClassicOptimum {
     }
 }
 
-/// The number of distinct items that must be added until `counted` of them changed a bit, if the
-/// rate is `rate` at the end.
+/// The distinct items that must be added until `counted` of them changed a bit, at the end at
+/// `rate`.
 ///
 /// With a = k n / m, the rate after a share of the items is (1 - e^-x)^k, x in [0, a]. Its mean is
 /// the share of uncounted items, I_k / a, where I_k is the integral of (1 - e^-x)^k over [0, a]:
@@ -194,9 +187,8 @@ fn distinct(counted: f64, rate: f64, k: u32) -> f64 {
     counted * a / (a - integral)
 }
 
-/// The fewest probes for which `keeps` is true, or `None`. The rate first falls and then rises with
-/// k. It is lowest at the classic `best` or a little below (uneven loads favour fewer probes), so
-/// the search starts there and goes down.
+/// The fewest probes for which `keeps` is true. The rate is lowest at the classic `best` or a
+/// little below, so the search starts there and goes down.
 fn fewest_probes(best: u32, keeps: impl Fn(u32) -> bool) -> Option<u32> {
     let near = best - best / 8;
     let mut probes = [best, near].into_iter().find(|&k| keeps(k))?;
@@ -206,8 +198,8 @@ fn fewest_probes(best: u32, keeps: impl Fn(u32) -> bool) -> Option<u32> {
     Some(probes)
 }
 
-/// The most items per block at which the model keeps `target`, starting from a load that keeps it.
-/// A secant on log(rate) against log(load), which is nearly straight.
+/// The most items per block at which the model keeps `target`, from a load that keeps it. A secant
+/// on log(rate) against log(load), which is nearly straight.
 fn most_items_per_block(block: Block, load: f64, target: f64) -> f64 {
     let log_rate = |log_load: f64| libm::log(block.rate(libm::exp(log_load)));
     let goal = libm::log(target);
@@ -222,7 +214,6 @@ fn most_items_per_block(block: Block, load: f64, target: f64) -> f64 {
             break;
         }
     }
-    // The margin of a ten-thousandth of the memory replaces a last check: the secant is more
-    // accurate than that.
+    // The secant is more accurate than this margin of a ten-thousandth of the memory.
     load.max(libm::exp(far) * 0.999_9)
 }

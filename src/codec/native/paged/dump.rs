@@ -97,8 +97,7 @@ impl<'a> Chunk<'a> {
     }
 }
 
-/// A filter that BF.LOADCHUNK is filling: it has a part of its bits and pages, and answers no query
-/// yet.
+/// A filter that BF.LOADCHUNK is filling: a part of its bits and pages. It answers no query yet.
 #[derive(Debug)]
 pub struct Load {
     /// By the newest chunk.
@@ -197,7 +196,7 @@ impl Load {
     }
 
     /// Takes bits or records from the place `from` on; returns whether they reach further than what
-    /// was received. `copies` is that of the plan that came with them.
+    /// was received.
     pub(super) fn take_part(
         &mut self,
         from: u64,
@@ -232,9 +231,8 @@ impl Load {
         Ok(self.pieces.append(pieces, copies)?)
     }
 
-    /// Takes the numbers of a newer chunk. Passes over the pages that went on since the header may
-    /// have missed pages of the copy, so they begin again. The chunks may be of different servers,
-    /// of which the first had swept more.
+    /// Takes the numbers of a newer chunk. Passes over the pages begin again, because they may have
+    /// missed pages of the copy, and chunks may be of different servers.
     fn renew(&mut self, mut plan: PagedPlan) {
         if let (Some(old), Some(new)) = (&self.plan.window, &mut plan.window)
             && old.sweep != new.sweep
@@ -245,8 +243,7 @@ impl Load {
         self.plan = plan;
     }
 
-    /// The filter, after [`Self::take`] has returned [`Taken::Last`]. Errors: `Error::OutOfMemory`;
-    /// another try may succeed.
+    /// The filter, after [`Self::take`] has returned [`Taken::Last`].
     pub fn finish(&mut self) -> Result<Paged, Error> {
         self.plan.check()?;
         let pages = self.pieces.finish(self.plan.copies)?;
@@ -262,8 +259,6 @@ impl Load {
 }
 
 /// Accepts a repeated chunk for a complete filter that has every bit and item of it already.
-/// Errors: `Error::Exists` for a header, `Error::Complete` for a chunk that would change the
-/// filter.
 pub fn repeat(filter: &Paged, iterator: i64, data: &[u8]) -> Result<(), Error> {
     if iterator == 1 && read_header(data).is_ok() {
         return Err(Error::Exists);

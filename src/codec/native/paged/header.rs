@@ -57,8 +57,7 @@ const TIME: u8 = 0;
 const ITEMS: u8 = 1;
 const GENERATION_BYTES: usize = 16;
 
-/// Writes the header of a plan, to be followed by what is before the place `present`. The plan's
-/// numbers of pages and slots are not written: the pages say them.
+/// Writes the header of a plan, to be followed by what is before the place `present`.
 pub(super) fn encode(plan: &PagedPlan, present: u64) -> Vec<u8> {
     let window = plan.window.as_ref().map(|window| (WINDOW, put_window(window)));
     let records: Vec<_> = plan.shard.map(shard_record).into_iter().chain(window).collect();
@@ -106,8 +105,7 @@ fn put_window(window: &Window) -> Vec<u8> {
     out
 }
 
-/// Reads and checks a header: the plan, of an empty table, and the place up to which bits and pages
-/// follow.
+/// Reads and checks a header: the plan, and the place up to which bits and pages follow.
 pub(super) fn decode(bytes: &[u8]) -> Result<(PagedPlan, u64), Error> {
     let (_, mut reader) = Reader::sealed(bytes, MAGIC, VERSION..=VERSION)?;
     let (seed, error_rate, capacity) = (reader.u64()?, reader.f64()?, reader.u64()?);
@@ -167,9 +165,8 @@ pub(in crate::codec::native) fn window(record: &mut Reader) -> Result<Window, Er
     Ok(Window { rules, generations, number, sweep })
 }
 
-/// A checksum of what does not change while items come and go. Pages of filters with the same
-/// identity fit together. It changes when a generation starts, because the payloads of all slots
-/// mean something else then.
+/// A checksum of what does not change while items come and go. It changes when a generation starts,
+/// because the payloads of all slots mean something else then.
 pub(super) fn identity(plan: &PagedPlan) -> u64 {
     let mut plan = PagedPlan { copies: 0, ..plan.clone() };
     if let Some(window) = &mut plan.window {

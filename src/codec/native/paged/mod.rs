@@ -67,8 +67,7 @@ impl<'a> Body<'a> {
         }
     }
 
-    /// Appends what starts at `place` to `out`: bits, or records of pages, of some `most` bytes.
-    /// Returns the place behind them.
+    /// Appends what starts at `place`, of some `most` bytes. Returns the place behind it.
     fn put(&self, place: u64, most: usize, out: &mut Vec<u8>) -> u64 {
         let bits = bits(&self.plan);
         if let Some(position) = place.checked_sub(bits) {

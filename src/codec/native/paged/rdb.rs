@@ -43,8 +43,7 @@ fn put(body: &Body, sink: &mut impl Sink) {
     }
 }
 
-/// Reads the strings of [`save`] or [`save_partial`], of which the first is the header
-/// ([`kinds::load`](crate::codec::native::kinds::load)).
+/// Reads the strings of [`save`], of which the first is the header.
 pub(in crate::codec::native) fn load<S: Source>(
     header: S::Piece,
     source: &mut S,

@@ -22,8 +22,8 @@ const SMALL: u8 = u8::MAX;
 /// Bytes of a level and a length.
 const FRAME: usize = 3;
 
-/// Appends the records from position `from` on to `out`: as many as fit into `most` bytes, and at
-/// least one. `at` returns the page at a position. Returns the position behind them.
+/// Appends the records from position `from` on: as many as fit into `most` bytes, and at least one.
+/// Returns the position behind them.
 pub(super) fn put<'a>(
     at: impl Fn(u64) -> Option<(Reach, Piece<'a>)>,
     from: u64,

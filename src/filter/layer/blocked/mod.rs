@@ -46,8 +46,7 @@ use crate::filter::{
     },
 };
 
-/// Above this many words (4 MiB) an array outgrows the processor's second-level cache so far that
-/// lookups wait for memory.
+/// Above this many words (4 MiB) lookups wait for memory.
 const MEMORY_BOUND_WORDS: usize = 1 << 19;
 
 /// A bit array cut into equal blocks.
@@ -61,8 +60,7 @@ pub(in crate::filter) struct Blocked {
 }
 
 impl Blocked {
-    /// Makes a layer of the given shape over these bits. The array may still be shorter than the
-    /// shape; it has its full length before the first query.
+    /// Makes a layer over these bits, which may be too few until the first query.
     pub(super) fn new(geometry: Geometry, bits: Bits) -> Self {
         let Geometry { blocks, block_words, probes } = geometry;
         Self { bits, blocks, block_words, probes, probing: Probing::of(geometry) }
@@ -116,8 +114,7 @@ impl Blocked {
             .then(|| BlockAddress { words: self.address(0), geometry: self.geometry() })
     }
 
-    /// Whether the blocks begin at this address. Ignores the shape: if another filter now has the
-    /// address, the only cost is a useless prefetch.
+    /// Whether the blocks begin at this address. For another shape, prefetches are only useless.
     #[inline]
     pub(in crate::filter) fn is_at(&self, block_address: BlockAddress) -> bool {
         block_address.words == self.address(0)
@@ -153,8 +150,8 @@ impl Blocked {
         }
     }
 
-    /// Returns which items of a chunk have every bit set. Expects the items to be prefetched. Not
-    /// inlined: beside the loop that hashes, too few registers are left for this one.
+    /// Which items of a chunk have every bit set. Not inlined: beside the loop that hashes, too few
+    /// registers are left for this one.
     #[inline(never)]
     pub(super) fn filter_present(&self, hashes: &[Hash]) -> ItemSet {
         match self.probing {
@@ -201,9 +198,8 @@ impl Blocked {
         self.filter_present_remaining(line_probe, hashes, passed)
     }
 
-    /// Prefetches the first line of one item. Returns the index of the line's first word, and the
-    /// places of the four bits. Small arrays are prefetched too: to skip them costs a test per
-    /// item.
+    /// Prefetches the first line of an item; returns its first word, and the places of the four
+    /// bits. Small arrays too: to skip them costs a test per item.
     #[inline(always)]
     fn prefetch_first_line(&self, lines: u64, hash: Hash) -> (usize, u64) {
         let group = ProbeSequence::new(hash).group(lines);
@@ -253,8 +249,7 @@ impl Blocked {
         self.is_long() && self.bits.is_uncached()
     }
 
-    /// Returns whether the array is so large that out-of-order execution does not hide its waits
-    /// for memory.
+    /// Whether the array is so large that out-of-order execution does not hide its waits.
     #[inline]
     pub(in crate::filter) fn is_memory_bound(&self) -> bool {
         self.is_long() && self.bits.words().len() > MEMORY_BOUND_WORDS
@@ -294,8 +289,7 @@ impl Blocked {
 
     /// Sets every bit of the item, and returns whether one was clear.
     ///
-    /// Writes nothing if all were set: even a write that changes nothing would copy the page while
-    /// the server forks for a snapshot.
+    /// Writes nothing if all were set: that would copy the page while the server forks.
     #[inline(always)]
     pub(super) fn add(&mut self, hash: Hash) -> bool {
         let (probing, sequence, probes) = (self.probing, ProbeSequence::new(hash), self.probes);
@@ -306,8 +300,7 @@ impl Blocked {
         }
     }
 
-    /// Adds the items of a chunk as [`Self::add`] does, and returns which of them had a clear bit.
-    /// Expects the items to be prefetched.
+    /// [`Self::add`] of the items of a chunk; returns which of them had a clear bit.
     #[inline]
     pub(super) fn add_chunk(&mut self, hashes: &[Hash]) -> ItemSet {
         match self.probing {

@@ -10,12 +10,10 @@ use crate::filter::{
     layer::bits::prefetch,
 };
 
-/// Blocks up to this many words (two cache lines) are prefetched whole, longer ones in stages
-/// (`mod.rs`).
+/// Blocks up to this many words (two cache lines) are prefetched whole.
 pub(super) const WHOLE_BLOCK: usize = 16;
 
-/// Address and shape of a layer's blocks. It may outlive the layer: its address is prefetched and
-/// never read.
+/// Address and shape of a layer's blocks, which may outlive the layer: it is never read.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(in crate::filter) struct BlockAddress {
     pub(super) words: *const u64,
@@ -23,8 +21,7 @@ pub(in crate::filter) struct BlockAddress {
 }
 
 impl BlockAddress {
-    /// Prefetches the cache lines that a lookup of the item reads first: the whole block, or the
-    /// first four probes in a long block.
+    /// Prefetches the lines that a lookup reads first: the block, or four probes in a long block.
     #[inline]
     pub(in crate::filter) fn prefetch(self, hash: Hash) {
         let geometry = self.geometry;
@@ -48,8 +45,7 @@ pub(super) fn block_start(hash: Hash, geometry: Geometry) -> usize {
     scale(hash.block, u64::from(geometry.blocks)) as usize * usize::from(geometry.block_words)
 }
 
-/// Prefetches a line of a block. If the allocator does not align arrays to cache lines, the line
-/// spans two cache lines, and both are prefetched.
+/// Prefetches a line of a block, which spans two cache lines if the array is not aligned.
 #[inline]
 pub(super) fn prefetch_line(start: *const u64) {
     prefetch(start);

@@ -25,8 +25,7 @@ pub(super) trait LineProbe: Copy {
     /// Calls `work`. Code inlined into `work` is compiled for this implementation's processor.
     fn run<R>(self, work: impl FnOnce() -> R) -> R;
 
-    /// Returns 1 if the first `count` bits of the group are set in the line, else 0. `count` is in
-    /// [0, 4].
+    /// 1 if the first `count` bits of the group, at most 4, are set in the line, else 0.
     fn test_group(self, line: &Line, group: ProbeGroup, count: u8) -> u64;
 }
 
@@ -96,8 +95,7 @@ pub(super) fn all_set(
     }
 }
 
-/// Sets the next `left` bits of a sequence in a block of lines, and returns whether one was clear.
-/// Writes nothing if all were set.
+/// Sets the next `left` bits of a sequence in a block of lines; returns whether one was clear.
 #[inline(always)]
 pub(super) fn add(
     line_probe: impl LineProbe,
@@ -142,8 +140,7 @@ fn all_set_in(
     left == 0 || are_set(left)
 }
 
-/// [`add`] to these lines. After the first clear bit the item is known to be new, and the remaining
-/// groups are set without a test.
+/// [`add`] to these lines. After the first clear bit, groups are set without a test.
 #[inline(always)]
 fn add_to(
     line_probe: impl LineProbe,

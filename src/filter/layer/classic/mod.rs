@@ -32,8 +32,7 @@ use crate::filter::hash::Hash;
 pub enum Rule {
     /// RedisBloom: the remainder by the number of bits.
     Remainder,
-    /// RedisBloom: the lowest bits. Equal to the remainder by a power of two, but stored
-    /// differently.
+    /// RedisBloom: the lowest bits; stored differently.
     LowBits,
     /// valkey-bloom: the remainder by the largest prime below 2^64, then by the number of bits.
     Prime,
@@ -48,8 +47,7 @@ pub enum Rule {
 pub struct Classic {
     /// Number of positions, in [1, `MAX_BITS`]; a power of two with `Rule::LowBits`.
     pub bits: u64,
-    /// Bytes of the array as the product that made it stores it, at least `bits` / 8. In memory
-    /// they are rounded up to words.
+    /// Bytes of the array as its product stores it, at least `bits` / 8; in memory, whole words.
     pub bytes: u64,
     /// Bits set per item, in [1, `MAX_CLASSIC_PROBES`].
     pub probes: u16,
@@ -57,8 +55,7 @@ pub struct Classic {
     pub rule: Rule,
 }
 
-/// Where a layer begins in its filter: the bytes of all layers below it, including bytes that have
-/// not arrived yet.
+/// Where a layer begins in its filter: bytes of all layers below it, also those to arrive.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Start {
     /// Bytes as the product that made the filter stores them (`Classic::bytes`).
@@ -70,8 +67,7 @@ pub struct Start {
 /// The most positions: the sum of two of them fits in a word.
 pub const MAX_BITS: u64 = 1 << 62;
 
-/// Arrays up to this many bytes stay in the processor's caches, where a prefetch costs more than it
-/// saves.
+/// Arrays up to this many bytes stay in the processor's caches.
 const CACHED: u64 = 256 << 10;
 
 /// The most probes: for the smallest double, 5e-324, RedisBloom asks for 1,075.
@@ -97,14 +93,12 @@ impl Classic {
 pub(super) struct ClassicLayer {
     pub(super) bits: Bits,
     pub(super) map: Map,
-    /// Stored here so that the layer of a chunk is found by binary search: a RedisBloom dump has at
-    /// least one chunk for every layer.
+    /// Kept, so that the layer of a chunk is found by binary search.
     pub(super) start: Start,
 }
 
 impl ClassicLayer {
-    /// Makes a layer of a sound shape over these bits. The array may still be shorter than the
-    /// shape; it has its full length before the first query.
+    /// Makes a layer over these bits, which may be too few until the first query.
     pub(super) fn new(shape: Classic, bits: Bits) -> Self {
         debug_assert!(shape.is_sound());
         Self { bits, map: Map::new(shape), start: Start::default() }
@@ -123,9 +117,8 @@ impl ClassicLayer {
         self.map.shape
     }
 
-    /// Prefetches the cache lines that the item needs. This and the next ones are not inlined: they
-    /// wait for memory far longer than a call takes, and would lengthen the hot path of blocked
-    /// layers.
+    /// Prefetches the lines that the item needs. Not inlined, as the next ones: they wait for
+    /// memory, and would lengthen the hot path of blocked layers.
     #[inline(never)]
     pub(super) fn prefetch(&self, hash: Hash) {
         self.prefetch_lines(hash);
@@ -169,8 +162,7 @@ impl ClassicLayer {
         self.map.all(hash, |position| words[(position / 64) as usize] >> (position % 64) & 1 == 1)
     }
 
-    /// Sets every bit of the item, and returns whether one was clear. Writes nothing if all were
-    /// set.
+    /// Sets every bit of the item, and returns whether one was clear.
     #[inline(never)]
     pub(super) fn add(&mut self, hash: Hash) -> bool {
         if self.holds(hash) {
@@ -200,8 +192,7 @@ impl Map {
         Self { shape, passing: shape.bits - lost }
     }
 
-    /// Returns whether `each` is true for all positions of an item. Stops at the first position for
-    /// which it is false.
+    /// Whether `each` is true for all positions of an item, up to the first for which it is not.
     #[inline]
     fn all(&self, hash: Hash, each: impl FnMut(u64) -> bool) -> bool {
         let Classic { bits, probes, rule, .. } = self.shape;

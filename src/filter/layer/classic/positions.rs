@@ -17,8 +17,7 @@ use crate::filter::hash::Hash;
 /// The largest prime below 2^64.
 const PRIME: u64 = 0xFFFF_FFFF_FFFF_FFC5;
 
-/// The crate `bloomfilter`, on which valkey-bloom is built: the two hashes themselves, then
-/// combinations of them.
+/// The crate `bloomfilter`: the two hashes themselves, then combinations of them.
 #[inline]
 pub(super) fn prime(hash: Hash, probes: u16, bits: u64) -> impl Iterator<Item = u64> {
     (0..u64::from(probes)).map(move |i| {
