@@ -80,7 +80,6 @@ impl<'a> Packed<'a> {
     }
 
     /// The items, in order.
-    #[inline]
     pub fn items(self) -> Items<'a> {
         Items(self)
     }

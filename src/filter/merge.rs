@@ -162,10 +162,7 @@ impl Union {
         let bytes = self.layers.iter().map(|layer| layer.plan.shape.words().saturating_mul(8));
         let wanted = bytes.fold(0, u64::saturating_add);
         if wanted > present {
-            let ceiling = ceiling(Demand { present, wanted });
-            if wanted > ceiling {
-                return Err(Error::Ceiling { wanted, ceiling });
-            }
+            Demand { present, wanted }.check(ceiling)?;
         }
         Ok(())
     }
@@ -174,8 +171,7 @@ impl Union {
     /// has changed.
     pub fn write(self, filter: &mut Filter, others: &[&Filter]) -> Result<(), Error> {
         let missing = self.layers.iter().skip(filter.layers().len());
-        let missing = missing
-            .map(|UnitedLayer { plan, .. }| Layer::new(plan.shape, plan.capacity, plan.error_rate));
+        let missing = missing.map(|UnitedLayer { plan, .. }| plan.empty());
         for layer in missing.collect::<Result<Vec<_>, _>>()? {
             filter.push(layer);
         }

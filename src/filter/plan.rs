@@ -26,6 +26,14 @@ pub struct Demand {
     pub wanted: u64,
 }
 
+impl Demand {
+    /// `Error::Ceiling` if the filter may not have so much.
+    pub fn check(self, ceiling: impl FnOnce(Self) -> u64) -> Result<(), Error> {
+        let (wanted, ceiling) = (self.wanted, ceiling(self));
+        if wanted <= ceiling { Ok(()) } else { Err(Error::Ceiling { wanted, ceiling }) }
+    }
+}
+
 /// A layer without its bits.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct LayerPlan {
@@ -55,6 +63,20 @@ impl LayerPlan {
         Some(Self { capacity, items: 0, error_rate: rate, shape })
     }
 
+    /// Makes the layer, with all bits clear.
+    pub fn empty(&self) -> Result<Layer, Error> {
+        let mut layer = Layer::new(self.shape, self.capacity, self.error_rate)?;
+        layer.set_counted(self.items);
+        Ok(layer)
+    }
+
+    /// Makes the layer, whose bits are still to arrive.
+    pub fn arriving(&self) -> Result<Layer, Error> {
+        let mut layer = Layer::arriving(self.shape, self.capacity, self.error_rate)?;
+        layer.set_counted(self.items);
+        Ok(layer)
+    }
+
     /// Makes the empty layer of a plan. `present` is the bytes of bits that the filter has already;
     /// `ceiling` returns the bytes that it may have in total.
     pub(super) fn make(
@@ -66,9 +88,7 @@ impl LayerPlan {
         let wanted = words.saturating_mul(8).saturating_add(present);
         let ceiling = ceiling(Demand { present, wanted });
         match plan {
-            Some(plan) if wanted <= ceiling && plan.capacity <= MAX_CAPACITY => {
-                Layer::new(plan.shape, plan.capacity, plan.error_rate)
-            }
+            Some(plan) if wanted <= ceiling && plan.capacity <= MAX_CAPACITY => plan.empty(),
             _ => Err(Error::Ceiling { wanted, ceiling }),
         }
     }
@@ -199,12 +219,12 @@ impl Plan {
 
     /// Makes a filter of this checked plan with all bits clear, for a decoder to fill.
     pub fn allocate(&self, ceiling: u64) -> Result<Filter, Error> {
-        self.build(ceiling, |plan| Layer::new(plan.shape, plan.capacity, plan.error_rate))
+        self.build(ceiling, LayerPlan::empty)
     }
 
     /// [`Self::allocate`], but the bits have not arrived: each layer has room for one word.
     pub fn begin(&self, ceiling: u64) -> Result<Filter, Error> {
-        self.build(ceiling, |plan| Layer::arriving(plan.shape, plan.capacity, plan.error_rate))
+        self.build(ceiling, LayerPlan::arriving)
     }
 
     /// Makes a filter of this checked plan, whose layers `layer` makes, oldest first.
@@ -214,15 +234,11 @@ impl Plan {
         mut layer: impl FnMut(&LayerPlan) -> Result<Layer, E>,
     ) -> Result<Filter, E> {
         let wanted = self.bit_bytes();
-        if wanted > ceiling {
-            return Err(Error::Ceiling { wanted, ceiling }.into());
-        }
+        Demand { present: 0, wanted }.check(|_| ceiling)?;
         let mut layers = Vec::new();
         layers.try_reserve_exact(self.layers.len()).map_err(|_| Error::OutOfMemory(wanted))?;
         for plan in &self.layers {
-            let mut layer = layer(plan)?;
-            layer.set_counted(plan.items);
-            layers.push(layer);
+            layers.push(layer(plan)?);
         }
         Ok(self.with_layers(layers)?)
     }

@@ -137,7 +137,6 @@ impl Filter {
     }
 
     /// The shard that the filter is; `None` for a filter that takes all items.
-    #[inline]
     pub fn shard(&self) -> Option<Shard> {
         self.extra.as_deref().and_then(|extra| extra.shard)
     }
@@ -222,13 +221,11 @@ impl Filter {
     }
 
     /// The layer that takes additions.
-    #[inline]
     pub fn newest(&self) -> &Layer {
         &self.newest
     }
 
     /// The layer that takes additions, mutable.
-    #[inline]
     pub fn newest_mut(&mut self) -> &mut Layer {
         &mut self.newest
     }

@@ -58,7 +58,7 @@ fn read_header(data: &[u8]) -> Result<Plan, Error> {
         return redisbloom::read_header(data);
     }
     match header::decode(data)? {
-        (plan, 0) => Ok(plan),
+        (described, 0) => described.layers(),
         (_, present) => Err(Error::Order { from: 0, to: present, received: 0 }),
     }
 }
@@ -192,11 +192,8 @@ impl Load {
             let words = to.min(end).saturating_sub(start) / stream::WORD;
             let there = layer.bits().words().len() as u64;
             if words > there {
-                if let Some(ceiling) =
-                    ceiling.take().map(|ceiling| ceiling(Demand { present: self.room, wanted }))
-                    && wanted > ceiling
-                {
-                    return Err(FilterError::Ceiling { wanted, ceiling });
+                if let Some(ceiling) = ceiling.take() {
+                    Demand { present: self.room, wanted }.check(ceiling)?;
                 }
                 layer.make_room(words)?;
                 let more = (layer.bits().words().len() as u64).saturating_sub(there);

@@ -42,8 +42,7 @@
 //! ```
 //!
 //! Version 3 is version 2 with records between the fields of the family and the layers. A new
-//! property gets a new kind of record, not a new version. Version 4 is for pages
-//! (`paged/header.rs`).
+//! property gets a new kind of record, not a new version.
 //!
 //! ```text
 //!   bytes 0 to 40 of version 1, with version = 3, then:
@@ -51,9 +50,24 @@
 //!   │ family │ fields of  │ records │ kind │ length │ `length` │ next │ layers,      │ XXH3-64 │
 //!   │ u8     │ the family │ u16     │ u16  │ u32    │ bytes    │      │ oldest first │ of all  │
 //!   └────────┴─ ─ ─ ─ ─ ─ ┴─────────┴──────┴────────┴─ ─ ─ ─ ─ ┴─ ─ ─ ┴─ ─ ─ ─ ─ ─ ─ ┴─────────┘
-//!   kind 1, shard, 4 bytes: number of the shard u16, number of shards u16; native filters only
-//!   kind 3, window: only in version 4
+//!   kind 1, shard, of native filters: number of the shard u16, number of shards u16
+//!   kind 2, pages, of native filters with at most one layer, which is below them:
+//!   ┌──────────┬─────────┬─────────┬───────────┬─────────┬─────────────┬──────────┬────────┐
+//!   │ tag bits │ payload │ payload │ doublings │ slots of│ first pages │ capacity │ copies │
+//!   │ u8       │ kind u8 │ bits u8 │ u8        │ a page  │ u32         │ u64      │ u64    │
+//!   │          │         │         │           │ u16     │             │          │        │
+//!   └──────────┴─────────┴─────────┴───────────┴─────────┴─────────────┴──────────┴────────┘
+//!   payload kind: 0 nothing, 1 counts, 2 generations (filter/pages/plan.rs)
+//!   kind 3, window, of filters in pages; then start i64 and items u64 of each generation:
+//!   ┌──────┬────────┬─────────┬────────┬────────┬────────┬───────┬──────┬─────────┐
+//!   │ span │ gener- │ refresh │ milli- │ number │ oldest │ floor │ page │ changes │
+//!   │ u8   │ ations │ u8      │ seconds│ u64    │ u64    │ u64   │ u64  │ u8      │
+//!   │      │ u8     │         │ u64    │        │        │       │      │         │
+//!   └──────┴────────┴─────────┴────────┴────────┴────────┴───────┴──────┴─────────┘
 //! ```
+//!
+//! With pages, `present` is the place (`paged/mod.rs`) up to which bits and pages follow; none in a
+//! dump.
 //!
 //! Kinds ascend, so no kind is there twice; 0 is no kind. A header that breaks this is refused, so
 //! that each filter has one header, which its identity is computed from.
@@ -61,6 +75,7 @@
 //! A release that does not know a kind below 32,768 refuses the header. Records of kinds from
 //! 32,768 on are optional: such a release skips them, and the identity of a filter leaves them out.
 
+use super::paged::end;
 use crate::{
     codec::{
         Error,
@@ -68,7 +83,9 @@ use crate::{
     },
     filter::{
         Classic, Error as FilterError, Expansion, Family, Geometry, LayerPlan, MAX_LAYERS, Plan,
-        RedisBloom, Rule, Shape, Valkey, checksum, paged,
+        RedisBloom, Rule, Rules, Shape, Span, Valkey, checksum,
+        paged::{Generation, PagedPlan, Sweep, Window},
+        pages::{self, Payload},
     },
     sharding::Shard,
 };
@@ -79,12 +96,10 @@ const NATIVE: u16 = 1;
 const ANY: u16 = 2;
 /// The version for filters with records.
 const RECORDS: u16 = 3;
-/// The version for filters in pages.
-pub(super) const PAGED: u16 = 4;
 /// Bytes of the shortest layer.
 const LAYER: usize = 32;
 /// Layer kinds.
-pub(super) const BLOCKED: u8 = 0;
+const BLOCKED: u8 = 0;
 const CLASSIC: u8 = 1;
 /// Families of versions 2 and 3.
 const OWN: u8 = 0;
@@ -93,10 +108,19 @@ const VALKEY: u8 = 2;
 const GUAVA: u8 = 3;
 /// Kinds of records.
 const SHARD: u16 = 1;
-/// Only in version 4.
-pub(super) const WINDOW: u16 = 3;
+const PAGES: u16 = 2;
+const WINDOW: u16 = 3;
 /// The first kind of the records that a release which does not know them may skip.
 const OPTIONAL: u16 = 1 << 15;
+/// Kinds of payloads.
+const NOTHING: u8 = 0;
+const COUNT: u8 = 1;
+const GENERATION: u8 = 2;
+/// Spans of a window.
+const TIME: u8 = 0;
+const ITEMS: u8 = 1;
+/// Bytes of a generation.
+const GENERATION_BYTES: usize = 16;
 /// Options of the family `REDISBLOOM`.
 const EXACT: u8 = 1;
 const HASH64: u8 = 4;
@@ -107,11 +131,40 @@ const MITZ32: u8 = 3;
 const MITZ64: u8 = 4;
 
 /// The refusal of a family, record, layer, option or rule that no version has.
-pub(super) const UNKNOWN: Error = Error::Malformed("a kind, option or rule that is not known");
+const UNKNOWN: Error = Error::Malformed("a kind, option or rule that is not known");
+
+/// What a header describes.
+pub(super) enum Described {
+    Layers(Plan),
+    Pages(PagedPlan),
+}
+
+impl Described {
+    pub(super) fn layers(self) -> Result<Plan, Error> {
+        if let Self::Layers(plan) = self { Ok(plan) } else { Err(Error::OtherFilter) }
+    }
+
+    pub(super) fn pages(self) -> Result<PagedPlan, Error> {
+        if let Self::Pages(plan) = self { Ok(plan) } else { Err(Error::OtherFilter) }
+    }
+}
 
 /// Writes the header of `plan`, to be followed by `present` bytes of bits.
 pub(in crate::codec) fn encode(plan: &Plan, present: u64) -> Vec<u8> {
-    let records: Vec<_> = plan.shard.map(shard_record).into_iter().collect();
+    let shard = plan.shard.map(|shard| (SHARD, put_shard(shard)));
+    put(plan, &shard.into_iter().collect::<Vec<_>>(), present)
+}
+
+/// Writes the header of a filter in pages, to be followed by what is before the place `present`.
+pub(super) fn encode_paged(plan: &PagedPlan, present: u64) -> Vec<u8> {
+    let shard = plan.below.shard.map(|shard| (SHARD, put_shard(shard)));
+    let window = plan.window.as_ref().map(|window| (WINDOW, put_window(window)));
+    let records = shard.into_iter().chain([(PAGES, put_pages(plan))]).chain(window);
+    put(&plan.below, &records.collect::<Vec<_>>(), present)
+}
+
+/// Writes a header with these records, of kinds that ascend.
+fn put(plan: &Plan, records: &[(u16, Vec<u8>)], present: u64) -> Vec<u8> {
     let version = match plan.family {
         _ if !records.is_empty() => RECORDS,
         Family::Native => NATIVE,
@@ -140,11 +193,19 @@ pub(in crate::codec) fn encode(plan: &Plan, present: u64) -> Vec<u8> {
     }
     if version == RECORDS {
         out.extend((records.len() as u16).to_le_bytes());
-        put_records(&mut out, records);
+        for (kind, bytes) in records {
+            out.extend(kind.to_le_bytes());
+            out.extend((bytes.len() as u32).to_le_bytes());
+            out.extend(bytes);
+        }
     }
     for layer in &plan.layers {
         match layer.shape {
-            Shape::Blocked(geometry) => put_geometry(&mut out, geometry),
+            Shape::Blocked(geometry) => {
+                out.extend([BLOCKED, geometry.probes]);
+                out.extend(geometry.block_words.to_le_bytes());
+                out.extend(geometry.blocks.to_le_bytes());
+            }
             Shape::Classic(classic) => {
                 let rule = match classic.rule {
                     Rule::Remainder => REMAINDER,
@@ -159,71 +220,57 @@ pub(in crate::codec) fn encode(plan: &Plan, present: u64) -> Vec<u8> {
                 out.extend(classic.bytes.to_le_bytes());
             }
         }
-        put_numbers(&mut out, layer);
+        out.extend(layer.capacity.to_le_bytes());
+        out.extend(layer.items.to_le_bytes());
+        out.extend(layer.error_rate.to_le_bytes());
     }
     seal(out)
 }
 
-/// Writes a blocked layer as version 1 does.
-pub(super) fn put_layer(out: &mut Vec<u8>, layer: &LayerPlan) {
-    if let Shape::Blocked(geometry) = layer.shape {
-        put_geometry(out, geometry);
-        put_numbers(out, layer);
+fn put_shard(shard: Shard) -> Vec<u8> {
+    [shard.index(), shard.count()].map(u16::to_le_bytes).as_flattened().to_vec()
+}
+
+fn put_pages(PagedPlan { capacity, pages, copies, .. }: &PagedPlan) -> Vec<u8> {
+    let (payload, bits) = match pages.payload {
+        Payload::Nothing => (NOTHING, 0),
+        Payload::Count { bits } => (COUNT, bits),
+        Payload::Generation { bits } => (GENERATION, bits),
+    };
+    let mut out = vec![pages.tag_bits, payload, bits, pages.doublings];
+    out.extend(pages.page_slots.to_le_bytes());
+    out.extend(pages.first_pages.to_le_bytes());
+    out.extend(capacity.to_le_bytes());
+    out.extend(copies.to_le_bytes());
+    out
+}
+
+fn put_window(window: &Window) -> Vec<u8> {
+    let Window { rules, generations, number, sweep } = window;
+    let (span, milliseconds) = match rules.span {
+        Span::Time(milliseconds) => (TIME, milliseconds),
+        Span::Items => (ITEMS, 0),
+    };
+    let mut out = vec![span, rules.generations, u8::from(rules.refresh)];
+    for number in [milliseconds, *number, sweep.oldest, sweep.floor, sweep.page] {
+        out.extend(number.to_le_bytes());
     }
-}
-
-fn put_numbers(out: &mut Vec<u8>, layer: &LayerPlan) {
-    out.extend(layer.capacity.to_le_bytes());
-    out.extend(layer.items.to_le_bytes());
-    out.extend(layer.error_rate.to_le_bytes());
-}
-
-/// Reads a layer of version 1.
-pub(super) fn layer(reader: &mut Reader) -> Result<LayerPlan, Error> {
-    let shape = shape(reader, NATIVE)?;
-    let (capacity, items, error_rate) = (reader.u64()?, reader.u64()?, reader.f64()?);
-    Ok(LayerPlan { capacity, items, error_rate, shape })
-}
-
-/// The record of a shard: kind and bytes.
-pub(super) fn shard_record(shard: Shard) -> (u16, Vec<u8>) {
-    let numbers = [shard.index(), shard.count()].map(u16::to_le_bytes);
-    (SHARD, numbers.as_flattened().to_vec())
-}
-
-pub(super) fn put_records(out: &mut Vec<u8>, records: Vec<(u16, Vec<u8>)>) {
-    for (kind, bytes) in records {
-        out.extend(kind.to_le_bytes());
-        out.extend((bytes.len() as u32).to_le_bytes());
-        out.extend(bytes);
+    out.push(sweep.changes);
+    for generation in generations {
+        out.extend(generation.start.to_le_bytes());
+        out.extend(generation.items.to_le_bytes());
     }
+    out
 }
 
-fn put_geometry(out: &mut Vec<u8>, geometry: Geometry) {
-    out.extend([BLOCKED, geometry.probes]);
-    out.extend(geometry.block_words.to_le_bytes());
-    out.extend(geometry.blocks.to_le_bytes());
-}
-
-pub(super) fn is_paged(bytes: &[u8]) -> bool {
-    let version = bytes.strip_prefix(MAGIC.as_bytes()).and_then(<[u8]>::first_chunk);
-    version.is_some_and(|version| u16::from_le_bytes(*version) == PAGED)
-}
-
-/// Reads and checks a header: the plan, and the bytes of bits that follow.
-pub(in crate::codec) fn decode(bytes: &[u8]) -> Result<(Plan, u64), Error> {
+/// Reads and checks a header: the plan, and how much of bits and pages follows.
+pub(super) fn decode(bytes: &[u8]) -> Result<(Described, u64), Error> {
     let (version, mut reader) = Reader::sealed(bytes, MAGIC, NATIVE..=RECORDS)?;
-    let seed = reader.u64()?;
-    let error_rate = reader.f64()?;
-    let factor = reader.u32()?;
-    let count = reader.u32()? as usize;
-    let present = reader.u64()?;
+    let (seed, error_rate, factor) = (reader.u64()?, reader.f64()?, reader.u32()?);
+    let (count, present) = (reader.u32()? as usize, reader.u64()?);
     let family = if version == NATIVE { Family::Native } else { family(&mut reader)? };
     let records = if version == RECORDS { reader.u16()? } else { 0 };
-    let Records { shard, window } = Records::read(&mut reader, records)?;
-    if window.is_some() {
-        return Err(Error::Malformed("a window of a filter of layers"));
-    }
+    let Records { shard, pages, window } = Records::read(&mut reader, records)?;
     let expansion = match family {
         Family::Native => Expansion::new(u64::from(factor))?,
         Family::RedisBloom(_) | Family::Valkey(_) | Family::Guava => Expansion::stored(factor),
@@ -244,12 +291,24 @@ pub(in crate::codec) fn decode(bytes: &[u8]) -> Result<(Plan, u64), Error> {
     }
     reader.end()?;
     let plan = Plan { family, seed, error_rate, expansion, shard, layers };
-    plan.check()?;
-    let total = plan.bit_bytes();
+    let (described, total) = match (pages, window) {
+        (None, None) => {
+            plan.check()?;
+            let total = plan.bit_bytes();
+            (Described::Layers(plan), total)
+        }
+        (None, Some(_)) => return Err(Error::Malformed("a window of a filter of layers")),
+        (Some((capacity, pages, copies)), window) => {
+            let plan = PagedPlan { below: plan, capacity, pages, copies, window };
+            plan.check()?;
+            let total = end(&plan);
+            (Described::Pages(plan), total)
+        }
+    };
     if present > total {
         return Err(Error::TooBig { from: 0, to: present, total });
     }
-    Ok((plan, present))
+    Ok((described, present))
 }
 
 fn family(reader: &mut Reader) -> Result<Family, Error> {
@@ -270,14 +329,15 @@ fn family(reader: &mut Reader) -> Result<Family, Error> {
 
 /// The records of a header that this release knows.
 #[derive(Default)]
-pub(super) struct Records {
-    pub(super) shard: Option<Shard>,
-    /// Only in version 4.
-    pub(super) window: Option<paged::Window>,
+struct Records {
+    shard: Option<Shard>,
+    /// Capacity, numbers, copies.
+    pages: Option<(u64, pages::Plan, u64)>,
+    window: Option<Window>,
 }
 
 impl Records {
-    pub(super) fn read(reader: &mut Reader, count: u16) -> Result<Self, Error> {
+    fn read(reader: &mut Reader, count: u16) -> Result<Self, Error> {
         let (mut records, mut last) = (Self::default(), 0);
         for _ in 0..count {
             let (kind, length) = (reader.u16()?, reader.u32()?);
@@ -288,7 +348,8 @@ impl Records {
             last = kind;
             match kind {
                 SHARD => records.shard = Some(shard(&mut record)?),
-                WINDOW => records.window = Some(super::paged::window(&mut record)?),
+                PAGES => records.pages = Some(pages(&mut record)?),
+                WINDOW => records.window = Some(window(&mut record)?),
                 OPTIONAL.. => continue,
                 _ => return Err(UNKNOWN),
             }
@@ -301,6 +362,44 @@ impl Records {
 fn shard(record: &mut Reader) -> Result<Shard, Error> {
     let (index, count) = (record.u16()?, record.u16()?);
     Shard::new(index, count).ok_or(Error::Malformed("a shard that cannot be"))
+}
+
+fn pages(record: &mut Reader) -> Result<(u64, pages::Plan, u64), Error> {
+    let [tag_bits, kind, bits, doublings] = record.array()?;
+    let payload = match (kind, bits) {
+        (NOTHING, 0) => Payload::Nothing,
+        (COUNT, bits) => Payload::Count { bits },
+        (GENERATION, bits) => Payload::Generation { bits },
+        _ => return Err(UNKNOWN),
+    };
+    let (page_slots, first_pages) = (record.u16()?, record.u32()?);
+    let plan = pages::Plan { tag_bits, payload, doublings, page_slots, first_pages };
+    Ok((record.u64()?, plan, record.u64()?))
+}
+
+fn window(record: &mut Reader) -> Result<Window, Error> {
+    let [span, generations, refresh] = record.array()?;
+    let span = match (span, record.u64()?) {
+        (TIME, milliseconds) => Span::Time(milliseconds),
+        (ITEMS, 0) => Span::Items,
+        _ => return Err(UNKNOWN),
+    };
+    if refresh > 1 {
+        return Err(UNKNOWN);
+    }
+    let rules = Rules { span, generations, refresh: refresh == 1 };
+    let [number, oldest, floor, page] =
+        [record.u64()?, record.u64()?, record.u64()?, record.u64()?];
+    let sweep = Sweep { oldest, floor, page, changes: record.u8()? };
+    // `PagedPlan::check` bounds the number of generations.
+    if record.left() > rules.most_generations().saturating_mul(GENERATION_BYTES) {
+        return Err(UNKNOWN);
+    }
+    let mut generations = Vec::new();
+    while record.left() > 0 {
+        generations.push(Generation { start: record.u64()? as i64, items: record.u64()? });
+    }
+    Ok(Window { rules, generations, number, sweep })
 }
 
 fn shape(reader: &mut Reader, version: u16) -> Result<Shape, Error> {
@@ -330,9 +429,20 @@ fn geometry(reader: &mut Reader) -> Result<Geometry, Error> {
 }
 
 /// A checksum of the numbers of a filter that changes when it grows, and not with its items.
-pub(in crate::codec) fn identity(mut plan: Plan) -> u64 {
+pub(super) fn identity(mut plan: Plan) -> u64 {
     for layer in &mut plan.layers {
         layer.items = 0;
     }
     checksum(&encode(&plan, 0))
+}
+
+/// A checksum of what does not change while items come and go. It changes when a generation starts,
+/// because the payloads of all slots mean something else then.
+pub(super) fn identity_paged(plan: &PagedPlan) -> u64 {
+    let mut plan = PagedPlan { copies: 0, ..plan.clone() };
+    if let Some(window) = &mut plan.window {
+        window.generations.clear();
+        window.sweep = Sweep::default();
+    }
+    checksum(&encode_paged(&plan, 0))
 }

@@ -1,9 +1,10 @@
-//! The two kinds of filters: of layers (`dump.rs`, `rdb.rs`) and of pages (`paged/`). The version
-//! of a header says which kind it describes.
+//! The two kinds of filters: of layers (`dump.rs`, `rdb.rs`) and of pages (`paged/`). A header says
+//! which kind it describes.
 
 use super::{
     dump::{self, Taken},
-    header, paged, rdb,
+    header::{self, Described},
+    paged, rdb,
 };
 use crate::{
     codec::{
@@ -30,10 +31,11 @@ pub enum Stored {
 /// filter that the allocator refuses is read to its end, so that what comes after it can be read.
 pub fn load(source: &mut impl Source, ceiling: u64) -> Result<Stored, Error> {
     let header = source.next().ok_or(Error::Truncated)?;
-    if header::is_paged(header.as_ref()) {
-        paged::rdb::load(header, source, ceiling)
-    } else {
-        rdb::load(header, source, ceiling)
+    let (described, present) = header::decode(header.as_ref())?;
+    drop(header);
+    match described {
+        Described::Layers(plan) => rdb::load(&plan, present, source, ceiling),
+        Described::Pages(plan) => paged::rdb::load(plan, present, source, ceiling),
     }
 }
 
@@ -50,10 +52,11 @@ pub enum Load {
 impl Load {
     /// Begins with the header of a dump, of a filter of at most `ceiling` bytes.
     pub fn begin(data: &[u8], ceiling: u64) -> Result<Self, Error> {
-        if header::is_paged(data) {
-            paged::dump::Load::begin(data, ceiling).map(Self::Pages)
-        } else {
-            dump::Load::begin(data, ceiling).map(Self::Layers)
+        match header::decode(data) {
+            Ok((Described::Pages(_), _)) => {
+                paged::dump::Load::begin(data, ceiling).map(Self::Pages)
+            }
+            _ => dump::Load::begin(data, ceiling).map(Self::Layers),
         }
     }
 
@@ -61,7 +64,7 @@ impl Load {
     pub fn shard(&self) -> Option<Shard> {
         match self {
             Self::Layers(load) => load.filter().shard(),
-            Self::Pages(load) => load.plan().shard,
+            Self::Pages(load) => load.plan().below.shard,
         }
     }
 

@@ -55,14 +55,13 @@ fn put(filter: &Filter, present: u64, sink: &mut impl Sink) {
     }
 }
 
-/// Reads the strings of [`save`], of which the first is the header.
-pub(super) fn load<S: Source>(
-    header: S::Piece,
-    source: &mut S,
+/// Reads the strings behind the header.
+pub(super) fn load(
+    plan: &Plan,
+    present: u64,
+    source: &mut impl Source,
     ceiling: u64,
 ) -> Result<Stored, Error> {
-    let (plan, present) = header::decode(header.as_ref())?;
-    drop(header);
     let mut left = present;
     let filter = plan.build(ceiling, |plan| layer(plan, source, &mut left));
     if let Err(Error::Filter(FilterError::OutOfMemory(_))) = filter {
@@ -81,7 +80,7 @@ pub(super) fn load<S: Source>(
 /// Reads the next layer, or the part of it that is among the `left` bytes.
 fn layer(plan: &LayerPlan, source: &mut impl Source, left: &mut u64) -> Result<Layer, Error> {
     let bytes = plan.shape.words().saturating_mul(stream::WORD);
-    let mut layer = Layer::arriving(plan.shape, plan.capacity, plan.error_rate)?;
+    let mut layer = plan.arriving()?;
     let mut from = 0;
     while from < bytes && *left > 0 {
         let piece = piece(source, bytes.saturating_sub(from).min(*left), left)?;

@@ -6,7 +6,7 @@
     reason = "sums of positions inside a filter that exists: callers have checked the range"
 )]
 
-use crate::filter::{Error, Filter, Layer, LayerPlan};
+use crate::filter::{Demand, Error, Filter, Layer, LayerPlan};
 
 /// Bytes of a word.
 pub(in crate::codec) const WORD: u64 = 8;
@@ -78,12 +78,9 @@ pub(in crate::codec) fn layer(
     ceiling: u64,
 ) -> Result<Layer, Error> {
     *present = present.saturating_add(plan.shape.words().saturating_mul(WORD));
-    if *present > ceiling {
-        return Err(Error::Ceiling { wanted: *present, ceiling });
-    }
-    let mut layer = Layer::new(plan.shape, plan.capacity, plan.error_rate)?;
+    Demand { present: 0, wanted: *present }.check(|_| ceiling)?;
+    let mut layer = plan.empty()?;
     merge_into(&mut layer, 0, bytes);
-    layer.set_counted(plan.items);
     Ok(layer)
 }
 

@@ -59,13 +59,11 @@ impl Bits {
     }
 
     /// The words, in order.
-    #[inline]
     pub fn words(&self) -> &[u64] {
         &self.0
     }
 
     /// The words, in order, mutable.
-    #[inline]
     pub fn words_mut(&mut self) -> &mut [u64] {
         &mut self.0
     }
@@ -173,7 +171,6 @@ impl Bits {
     }
 
     /// Whether the array is too large for the processor's caches, so that prefetches pay.
-    #[inline]
     pub fn is_uncached(&self) -> bool {
         self.words().len() > CACHED_WORDS
     }

@@ -16,33 +16,27 @@ impl ItemSet {
     }
 
     /// The set of one item.
-    #[inline]
     pub(in crate::filter) fn single(i: usize) -> Self {
         Self(1 << i)
     }
 
-    #[inline]
     pub(in crate::filter) fn is_empty(self) -> bool {
         self.0 == 0
     }
 
-    #[inline]
     pub(in crate::filter) fn has(self, i: usize) -> bool {
         self.0 >> i & 1 == 1
     }
 
-    #[inline]
     pub(in crate::filter) fn len(self) -> u64 {
         u64::from(self.0.count_ones())
     }
 
-    #[inline]
     pub(in crate::filter) fn without(self, other: Self) -> Self {
         Self(self.0 & !other.0)
     }
 
     /// The items in either set.
-    #[inline]
     pub(in crate::filter) fn with(self, other: Self) -> Self {
         Self(self.0 | other.0)
     }
@@ -101,19 +95,16 @@ impl Answers {
     }
 
     /// The number of answers, in `[0, CHUNK]`.
-    #[inline]
     pub fn count(self) -> usize {
         self.count
     }
 
     /// The number of answers that are yes.
-    #[inline]
     pub fn ones(self) -> usize {
         self.ones.len() as usize
     }
 
     /// The answers as bits: bit i is that of item i.
-    #[inline]
     pub fn bits(self) -> u64 {
         self.ones.0
     }

@@ -149,12 +149,10 @@ impl Layer {
     }
 
     /// Returns whether the layer holds as many items as it is sized for.
-    #[inline]
     pub fn is_full(&self) -> bool {
         self.counted >= self.capacity
     }
 
-    #[inline]
     pub(super) fn room(&self) -> u64 {
         self.capacity.saturating_sub(self.counted)
     }

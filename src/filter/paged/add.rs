@@ -16,7 +16,7 @@
 //! pages at once. Otherwise the item is looked for first ([`Paged::prepare`]), because only a new
 //! one may be refused.
 
-use super::{Addition, Additions, Author, Paged, Span, base_bytes};
+use super::{Paged, Span, base_bytes};
 use crate::filter::{
     error::Error,
     hash::Hash,
@@ -27,6 +27,64 @@ use crate::filter::{
     pages::{Generations, Payload},
     plan::Demand,
 };
+
+/// Who adds an item.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Author {
+    /// A client, at this time. [`Paged::turn`] came before.
+    Client(i64),
+    /// A primary or an AOF, whose additions changed the newest generation. They are never refused.
+    Obeyed,
+}
+
+/// What an addition did.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Addition {
+    /// Whether no generation that is alive held the item; of an obeyed one, the newest alone.
+    pub new: bool,
+    /// Whether the filter changed.
+    pub changed: bool,
+}
+
+/// What the additions of a chunk of items did.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Additions {
+    /// [`Addition::new`] of each item.
+    pub new: Answers,
+    /// [`Addition::changed`] of each item.
+    pub changed: Answers,
+}
+
+/// The additions to a filter of layers, which changes by new items alone.
+impl From<Answers> for Additions {
+    fn from(new: Answers) -> Self {
+        Self { new, changed: new }
+    }
+}
+
+impl Additions {
+    #[inline]
+    fn push(&mut self, Addition { new, changed }: Addition) {
+        self.new.push(new);
+        self.changed.push(changed);
+    }
+
+    /// The answers for `count` items, of which those in `known` changed nothing.
+    fn among(self, known: ItemSet, count: usize) -> Self {
+        let mut others = self.new.each().zip(self.changed.each());
+        let mut all = Self::default();
+        for index in 0..count {
+            if known.has(index) {
+                all.push(Addition::default());
+            } else if let Some((new, changed)) = others.next() {
+                all.push(Addition { new, changed });
+            } else {
+                break;
+            }
+        }
+        all
+    }
+}
 
 /// What an addition writes into the slot of an item.
 #[derive(Clone, Copy, Debug)]
@@ -243,10 +301,7 @@ impl Paged {
             let pages_bytes = self.pages.bytes();
             let present = pages_bytes + self.base().map_or(0, base_bytes);
             let wanted = present + pages_bytes / pages.max(1);
-            let ceiling = ceiling(Demand { present, wanted });
-            if wanted > ceiling {
-                return Err(Error::Ceiling { wanted, ceiling });
-            }
+            Demand { present, wanted }.check(ceiling)?;
         }
         Ok(())
     }

@@ -12,33 +12,22 @@
 //! does.
 
 use super::{Paged, Window};
-use crate::{
-    filter::{
-        error::Error,
-        foreign::Family,
-        identity,
-        pages::{self, Payload},
-        params::{CellKind, Expansion, Params},
-        plan::{LayerPlan, Plan},
-    },
-    sharding::Shard,
+use crate::filter::{
+    error::Error,
+    foreign::Family,
+    identity,
+    pages::{self, Payload},
+    params::{CellKind, Expansion, Params},
+    plan::{LayerPlan, Plan},
 };
 
 /// A paged filter without its bits and pages: what a decoder has read before it allocates anything.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PagedPlan {
-    /// Key of the hash.
-    pub seed: u64,
-    /// Rate of the whole filter.
-    pub error_rate: f64,
+    /// What a filter of layers has, too. The only layer that there may be is below the pages.
+    pub below: Plan,
     /// Items that it was reserved for.
     pub capacity: u64,
-    /// Whether it refuses new items at its capacity, and the factor for [`Paged::stack`].
-    pub expansion: Expansion,
-    /// The shard that the filter is, if it is one.
-    pub shard: Option<Shard>,
-    /// The layer below the pages.
-    pub base: Option<LayerPlan>,
     /// The numbers of the pages.
     pub pages: pages::Plan,
     /// Void slots that splits copied.
@@ -50,79 +39,70 @@ pub struct PagedPlan {
 impl PagedPlan {
     /// The plan of an existing filter.
     pub fn of(filter: &Paged) -> Self {
-        Self {
+        let below = Plan {
+            family: Family::Native,
             seed: filter.seed,
             error_rate: filter.error_rate,
-            capacity: filter.capacity,
             expansion: filter.expansion(),
             shard: filter.shard(),
-            base: filter.base().map(LayerPlan::of),
+            layers: filter.base().map(LayerPlan::of).into_iter().collect(),
+        };
+        Self {
+            below,
+            capacity: filter.capacity,
             pages: filter.pages.plan(),
             copies: filter.pages.copies(),
             window: filter.window().cloned(),
         }
     }
 
-    /// Checks every invariant. Errors: The first invariant that is broken.
+    /// Checks every invariant.
     pub fn check(&self) -> Result<(), Error> {
-        let &Self { capacity, expansion, .. } = self;
+        let Self { below, capacity, pages, window, .. } = self;
         self.params().check()?;
-        if let Some(factor) = expansion.factor() {
-            Expansion::new(factor.into())?;
+        let factor = below.expansion.factor();
+        Expansion::new(factor.unwrap_or(0).into())?;
+        pages.check()?;
+        match below.layers[..] {
+            _ if below.family != Family::Native => {
+                return Err(Error::Impossible("pages of a filter that another product made"));
+            }
+            [] => {}
+            // The only layer of a filter that has just become full.
+            [base] if base.items == base.capacity && base.capacity == *capacity => {
+                if factor.is_none() || pages.payload != Payload::Nothing {
+                    return Err(Error::Impossible("a layer below pages of another kind"));
+                }
+                below.check()?;
+            }
+            _ => return Err(Error::Impossible("a layer below pages that is not full")),
         }
-        self.pages.check()?;
-        if let Some(base) = &self.base {
-            self.check_base(base)?;
-        }
-        let payload = match &self.window {
-            None => matches!(self.pages.payload, Payload::Nothing | Payload::Count { .. }),
+        let belong = match window {
+            None => matches!(pages.payload, Payload::Nothing | Payload::Count { .. }),
             Some(window) => {
-                if !window.is_sound(expansion.factor().is_some(), capacity) {
+                if !window.is_sound(factor.is_some(), *capacity) {
                     return Err(Error::Impossible("a window that no filter has"));
                 }
                 let bits = super::window::number_bits(window.rules);
-                self.pages.payload == Payload::Generation { bits }
+                pages.payload == Payload::Generation { bits }
             }
         };
-        let below = self.base.is_none() || self.pages.payload == Payload::Nothing;
-        if !payload || !below {
-            return Err(Error::Impossible("pages that do not belong to the filter"));
-        }
-        Ok(())
-    }
-
-    /// Checks the layer below the pages as the only layer of a filter that has just become full.
-    fn check_base(&self, base: &LayerPlan) -> Result<(), Error> {
-        if base.items != base.capacity || base.capacity != self.capacity {
-            return Err(Error::Impossible("a layer below pages that is not full"));
-        }
-        let stack = Plan {
-            family: Family::Native,
-            seed: self.seed,
-            error_rate: self.error_rate,
-            expansion: self.expansion,
-            shard: self.shard,
-            layers: vec![*base],
-        };
-        match self.expansion.factor() {
-            Some(_) => stack.check(),
-            None => Err(Error::Impossible("pages above a layer that does not scale")),
-        }
+        if belong { Ok(()) } else { Err(Error::Impossible("pages of another kind of filter")) }
     }
 
     /// The parameters of the filter.
     pub fn params(&self) -> Params {
-        let &Self { error_rate, capacity, expansion, seed, .. } = self;
         let cells = match self.pages.payload {
             Payload::Count { .. } => CellKind::Counters,
             Payload::Nothing | Payload::Generation { .. } => CellKind::Bits,
         };
-        Params { error_rate, capacity, expansion, seed, cells }
+        let Plan { error_rate, expansion, seed, .. } = self.below;
+        Params { error_rate, capacity: self.capacity, expansion, seed, cells }
     }
 
     /// The identity: equal for a filter and its copies, however far they have grown.
     pub fn identity(&self) -> u64 {
         let rules = self.window.as_ref().map(|window| window.rules);
-        identity::native(&self.params(), self.shard, rules)
+        identity::native(&self.params(), self.below.shard, rules)
     }
 }

@@ -1,10 +1,17 @@
-//! What `BF.INFO` shows of a paged filter: how full it is, its rate now, and which filter it is.
+//! The memory and the rate of a paged filter, before it is made and now, for plans and `BF.INFO`; and
+//! how an allocator moves it.
 //!
 //! The rate of the pages is the sum over their slots (`pages/sample.rs`), and not an estimate in a
 //! filter of up to 100,000 items.
 
-use super::{Paged, PagedPlan, SHARE_ABOVE};
-use crate::filter::estimate::Estimate;
+use super::{Paged, PagedPlan, Part, Rest, Rules, SHARE_ABOVE, Span, plan, plan_above, window};
+use crate::filter::{
+    error::Error,
+    estimate::Estimate,
+    pages::Page,
+    params::{CellKind, Expansion, Params},
+    plan::Plan,
+};
 
 impl Paged {
     /// The share of the pages' slots that are taken, and the rate of base and pages together.
@@ -35,4 +42,89 @@ impl Paged {
     pub fn identity(&self) -> u64 {
         PagedPlan::of(self).identity()
     }
+
+    /// Bytes that the allocator spends on all that the filter has. `size` gives those of an
+    /// allocation but a page's, which fills its class (`pages/memory.rs`).
+    pub fn memory(&self, size: impl Fn(*const u8) -> usize) -> usize {
+        let Some(rest) = self.rest.as_deref() else {
+            return self.pages.bytes() as usize;
+        };
+        let part = match &rest.part {
+            Part::Nothing => 0,
+            Part::Base(base) => size(base.bits().words().as_ptr().cast()),
+            Part::Window(window) => size(window.generations.as_ptr().cast()),
+        };
+        let rest = size(std::ptr::from_ref(rest).cast());
+        part + rest + (self.pages.bytes() + self.leaving_bytes()) as usize
+    }
+
+    /// Bytes of pages that were forgotten and are not freed yet.
+    pub fn leaving_bytes(&self) -> u64 {
+        self.rest.as_deref().map_or(0, |rest| rest.leaving.iter().map(Page::bytes).sum())
+    }
+
+    /// Lets an allocator move allocations, from number `from` on, until `stop` says so. Returns the
+    /// number of the next. `mover` gets address and bytes, and returns the new address, or null.
+    ///
+    /// # Safety
+    /// A new address must point to an allocation of the same allocator and layout with the same
+    /// content, and `mover` must have freed the old one. If `mover` returns null, the old
+    /// allocation must be untouched.
+    pub unsafe fn relocate(
+        &mut self,
+        from: u64,
+        mut mover: impl FnMut(*mut u8, usize) -> *mut u8,
+        stop: impl FnMut() -> bool,
+    ) -> Option<u64> {
+        if from == 0
+            && let Some(Rest { part: Part::Base(base), .. }) = self.rest.as_deref_mut()
+        {
+            let bytes = size_of_val(base.bits().words());
+            // SAFETY: the caller's promise.
+            unsafe { base.relocate(|words| mover(words.cast(), bytes).cast()) };
+        }
+        // SAFETY: the caller's promise.
+        unsafe { self.pages.relocate(from, mover, stop) }
+    }
+}
+
+/// The largest capacity, RedisBloom's default, for which nobody has counted the items: pages from
+/// the first item on take less memory there.
+const UNRESERVED: u64 = 100;
+
+impl Params {
+    /// Whether a new native filter has pages from its first item on, and otherwise a layer.
+    pub fn has_pages(&self, rules: Option<Rules>) -> bool {
+        let grows = self.expansion.factor().is_some();
+        rules.is_some()
+            || self.cells == CellKind::Counters
+            || (grows && self.capacity <= UNRESERVED)
+    }
+}
+
+/// The bytes that the filter of these parameters takes with `items` items; in pages, a mean.
+pub fn expected_bytes(params: &Params, rules: Option<Rules>, items: u64) -> Result<u64, Error> {
+    let scales = params.expansion.factor().is_some();
+    let counts_items = rules.is_some_and(|rules| rules.span == Span::Items);
+    if items > params.capacity && !scales && !counts_items {
+        return Err(Error::Full);
+    }
+    if params.has_pages(rules) {
+        let generations = rules.map_or(0, window::list_bytes);
+        let has_rest = rules.is_some() || params.expansion != Expansion::USUAL;
+        let rest = if has_rest { size_of::<Rest>() } else { 0 };
+        params.check()?;
+        if let Some(rules) = rules {
+            rules.check(scales)?;
+        }
+        let bytes = plan(params, rules)?.expected_bytes(items)?;
+        return Ok(bytes.saturating_add((size_of::<Paged>() + rest) as u64 + generations));
+    }
+    let layer = Plan::new(params)?;
+    if items <= params.capacity {
+        return Ok(layer.bytes());
+    }
+    let above = plan_above(params.error_rate)?.expected_bytes(items - params.capacity)?;
+    let structs = (size_of::<Paged>() + size_of::<Rest>()) as u64;
+    Ok(above.saturating_add(structs + layer.bit_bytes()))
 }

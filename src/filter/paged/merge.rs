@@ -154,10 +154,7 @@ impl Paged {
         let (present, base) = (first.bytes(), bases.first().map_or(0, |base| base_bytes(base)));
         let wanted = all.saturating_add(base);
         if wanted > present {
-            let ceiling = ceiling(Demand { present, wanted });
-            if wanted > ceiling {
-                return Err(Error::Ceiling { wanted, ceiling }.into());
-            }
+            Demand { present, wanted }.check(ceiling)?;
         }
         let mut pages = largest.duplicate()?;
         smaller.iter().try_for_each(|table| pages.unite(table))?;

@@ -33,21 +33,18 @@
 //! Bytes on disk, commands and the clock do not belong here.
 
 mod add;
-mod additions;
-mod allocations;
 mod check;
 mod count;
 mod figures;
 mod merge;
 mod rules;
-mod size;
 mod window;
 
-pub use additions::{Addition, Additions, Author};
+pub use add::{Addition, Additions, Author};
 pub use check::PagedPlan;
+pub use figures::expected_bytes;
 pub use merge::{MOST_UNITED, Member, NoUnion};
 pub use rules::{MAX_GENERATIONS, MAX_MILLISECONDS, MAX_TIME, NEVER, Rules, Span};
-pub use size::expected_bytes;
 pub use window::{Generation, MOST_SWEPT, SWEEP_EVERY, Shift, Sweep, Window};
 
 use super::{
@@ -56,6 +53,7 @@ use super::{
     layer::Layer,
     pages::{self, Growth, Page, Pages, Payload},
     params::{CellKind, Expansion, MAX_CAPACITY, Params},
+    plan::Demand,
 };
 use crate::sharding::Shard;
 
@@ -118,9 +116,7 @@ impl Paged {
         }
         let plan = plan(params, rules)?;
         let wanted = plan.expected_bytes(plan.most_slots(plan.first_pages.into()))?;
-        if wanted > ceiling {
-            return Err(Error::Ceiling { wanted, ceiling });
-        }
+        Demand { present: 0, wanted }.check(|_| ceiling)?;
         let part = rules.map(Window::new).transpose()?.map_or(Part::Nothing, Part::Window);
         Ok(Self::of(params, Pages::new(plan)?, part, None))
     }
@@ -148,7 +144,7 @@ impl Paged {
             Some(base) => Part::Base(base),
             None => plan.window.clone().map_or(Part::Nothing, Part::Window),
         };
-        Self::of(&plan.params(), pages, part, plan.shard)
+        Self::of(&plan.params(), pages, part, plan.below.shard)
     }
 
     /// Makes the filter a shard of a sharded filter, or of none.
@@ -192,7 +188,6 @@ impl Paged {
     }
 
     /// The shard that the filter is; `None` for a filter that takes all items.
-    #[inline]
     pub fn shard(&self) -> Option<Shard> {
         self.rest.as_deref().and_then(|rest| rest.shard)
     }
@@ -224,7 +219,6 @@ impl Paged {
     }
 
     /// Whether items can be deleted.
-    #[inline]
     pub fn counts(&self) -> bool {
         matches!(self.pages.plan().payload, Payload::Count { .. })
     }

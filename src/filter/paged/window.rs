@@ -192,7 +192,6 @@ impl Window {
     }
 
     /// Whether slots of dead generations may be left.
-    #[inline]
     pub fn is_unswept(&self) -> bool {
         self.sweep.oldest < self.first_alive()
     }
@@ -210,7 +209,6 @@ impl Window {
     }
 
     /// Whether an addition at `now` must start a generation first, or move them back.
-    #[inline]
     pub fn is_due(&self, now: i64) -> bool {
         self.due(now).is_some()
     }

@@ -214,19 +214,16 @@ impl Pages {
     }
 
     /// The numbers with which it was made.
-    #[inline]
     pub fn plan(&self) -> Plan {
         self.plan
     }
 
     /// The number of slots.
-    #[inline]
     pub fn slot_count(&self) -> u64 {
         self.slots
     }
 
     /// The number of items that have a slot. In a window, that of slots.
-    #[inline]
     pub fn items(&self) -> u64 {
         self.slots - self.copies
     }
@@ -362,7 +359,6 @@ impl Pages {
     }
 
     /// How often an item was added and not deleted since; the highest count means "at least".
-    #[inline]
     pub fn count(&self, hash: Hash) -> u64 {
         self.find(hash).map_or(0, |payload| payload + 1)
     }

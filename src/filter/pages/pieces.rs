@@ -206,7 +206,9 @@ impl Pieces {
             let items = slots.saturating_sub(copies);
             let needed = self.plan.pages_of(pages, items);
             if needed > MOST_SPLITS * (kept + new.len()) as u64 {
-                return Err(Error::Impossible("pages of too different levels"));
+                return Err(Error::Impossible(
+                    "the filter grew too much while it was dumped: dump it again",
+                ));
             }
         }
         reserve(&mut self.list, new.len())?;

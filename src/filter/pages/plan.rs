@@ -148,7 +148,6 @@ impl Plan {
     }
 
     /// The slots of `pages` pages above which one of them is split.
-    #[inline]
     pub fn most_slots(&self, pages: u64) -> u64 {
         pages.saturating_mul(self.page_slots.into())
     }

@@ -36,7 +36,7 @@ fn numbers_of_the_filter_out_of_range_are_refused() {
             ("version 2", VERSION, &2_u16.to_le_bytes(), Error::Truncated),
             // Version 3 has the number of records, too: 1, of the layer's kind and probes.
             ("version 3", VERSION, &3_u16.to_le_bytes(), Error::Truncated),
-            ("version 5", VERSION, &5_u16.to_le_bytes(), Error::Version(5)),
+            ("version 4", VERSION, &4_u16.to_le_bytes(), Error::Version(4)),
             ("version 65535", VERSION, &[255; 2], Error::Version(65_535)),
             ("rate 0", ERROR_RATE, &0_f64.to_le_bytes(), rate(0.0)),
             ("rate -0", ERROR_RATE, &(-0_f64).to_le_bytes(), rate(-0.0)),

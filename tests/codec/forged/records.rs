@@ -41,8 +41,8 @@ fn a_shard_that_cannot_be_is_refused() {
             ("1,025 shards", COUNT, &(MAX_SHARDS + 1).to_le_bytes(), shard),
             ("65,535 shards", COUNT, &[255, 255], shard),
             ("a record of kind 0", KIND, &[0, 0], Error::Malformed("records out of order")),
-            ("a record of kind 2", KIND, &[2, 0], unknown),
-            ("a record of kind 3, which only version 4 has", KIND, &[3, 0], Error::Truncated),
+            ("a record of kind 2, pages", KIND, &[2, 0], unknown),
+            ("a record of kind 3, a window", KIND, &[3, 0], Error::Truncated),
             ("a record of kind 4", KIND, &[4, 0], unknown),
             ("a record of kind 32,767", KIND, &[255, 127], unknown),
             (

@@ -15,6 +15,7 @@ use redis_bloom::{
         },
     },
     filter::{
+        Error as FilterError,
         paged::{Paged, PagedPlan, Sweep},
         pages::{END, Pages, Payload},
     },
@@ -189,6 +190,8 @@ fn a_filter_that_grows_is_copied() {
 /// may do.
 #[test]
 fn a_filter_that_grows_too_much_is_refused() {
+    let grown =
+        FilterError::Impossible("the filter grew too much while it was dumped: dump it again");
     let mut original = filled(crowded(20, Payload::Nothing), 2_000);
     let mut load = Load::begin(&dump::header(&paged(&original)).1, u64::MAX).expect("its header");
     let (_, chunk) = dump::at(&paged(&original), 1).expect("a chunk");
@@ -199,7 +202,7 @@ fn a_filter_that_grows_too_much_is_refused() {
     }
     let (end, chunk) = dump::at(&paged(&original), next).expect("a chunk");
     let before = (load.received(), load.bytes());
-    assert_eq!(load.take(end, &chunk, |_| u64::MAX), Err(Error::OtherFilter));
+    assert_eq!(load.take(end, &chunk, |_| u64::MAX), Err(Error::Filter(grown)));
     assert_eq!((load.received(), load.bytes()), before);
 }
 
@@ -224,7 +227,7 @@ fn chunks_of_another_filter_or_generation_are_refused() {
     assert!(!load.began_with(&dump::header(&paged(&original)).1));
     original.turn(0, 5);
     let mut another = PagedPlan::of(&paged(&original));
-    another.seed = 1;
+    another.below.seed = 1;
     let another = Paged::from_parts(&another, None, original.duplicate().expect("memory"));
     let (end, rest) = dump::at(&another, next).expect("a chunk");
     assert_eq!(load.take(end, &rest, |_| u64::MAX), Err(Error::OtherFilter));

@@ -11,7 +11,7 @@ use redis_bloom::{
         paged::rdb,
     },
     filter::{
-        Author, Hash,
+        Author, Family, Hash,
         paged::{Generation, Paged, PagedPlan, Sweep, Window},
         pages::{Generations, Growth, Pages, Payload, Plan},
     },
@@ -57,17 +57,16 @@ fn paged(pages: &Pages) -> Paged {
             sweep: Sweep { oldest: swept, floor: swept, page: 0, changes: 7 },
         }
     });
-    let plan = PagedPlan {
+    let below = redis_bloom::filter::Plan {
+        family: Family::Native,
         seed: 0x5EED,
         error_rate: 0.01,
-        capacity: 100,
         expansion: params(0.01, 100, 2, 0).expansion,
         shard: None,
-        base: None,
-        pages: pages.plan(),
-        copies: pages.copies(),
-        window,
+        layers: Vec::new(),
     };
+    let plan =
+        PagedPlan { below, capacity: 100, pages: pages.plan(), copies: pages.copies(), window };
     plan.check().expect("a sound plan");
     Paged::from_parts(&plan, None, pages.duplicate().expect("memory"))
 }

@@ -1,7 +1,7 @@
 //! The parts of a paged filter: read back as they were written, and refused if they do not fit.
 
 use redis_bloom::filter::{
-    Params, Rules,
+    Family, Params, Rules,
     paged::{Generation, Paged, PagedPlan, Sweep, Window},
     pages::Payload,
 };
@@ -65,9 +65,10 @@ fn a_filter_is_read_back_as_it_was_written() {
 #[test]
 fn parts_that_do_not_fit_are_refused() {
     type Change = fn(&mut PagedPlan);
-    let any: [Change; 6] = [
-        |plan| plan.error_rate = 1.0,
-        |plan| plan.error_rate = f64::NAN,
+    let any: [Change; 7] = [
+        |plan| plan.below.error_rate = 1.0,
+        |plan| plan.below.error_rate = f64::NAN,
+        |plan| plan.below.family = Family::Guava,
         |plan| plan.capacity = 0,
         |plan| plan.pages.tag_bits = 0,
         |plan| plan.pages.tag_bits = 46,
@@ -93,14 +94,15 @@ fn parts_that_do_not_fit_are_refused() {
             },
             "another payload",
         );
-        if sound.base.is_some() {
+        if !sound.below.layers.is_empty() {
             refuse(|plan| plan.pages.payload = Payload::Count { bits: 4 }, "counts above a layer");
-            refuse(|plan| plan.expansion = expansion(0), "a layer that cannot overflow");
+            refuse(|plan| plan.below.expansion = expansion(0), "a layer that cannot overflow");
             refuse(|plan| plan.capacity += 1, "a layer of another capacity");
             refuse(
-                |plan| plan.base.iter_mut().for_each(|base| base.items -= 1),
+                |plan| plan.below.layers.iter_mut().for_each(|base| base.items -= 1),
                 "a layer with room",
             );
+            refuse(|plan| plan.below.layers.extend_from_within(..), "two layers");
         }
     }
 }

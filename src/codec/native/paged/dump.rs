@@ -19,15 +19,15 @@
 //! those of the last chunk. When a generation starts, or the filter is replaced, its identity
 //! changes, and later chunks are refused.
 
-use super::{Body, bits, end, header, record};
+use super::{Body, bits, end, record};
 use crate::{
     codec::{
         Error,
-        native::{dump::Taken, stream},
+        native::{dump::Taken, header, stream},
         reader::{Reader, open, seal},
     },
     filter::{
-        Demand, Error as FilterError, Layer,
+        Demand, Error as FilterError, Layer, LayerPlan,
         paged::{Paged, PagedPlan, Sweep},
         pages::Pieces,
     },
@@ -40,7 +40,7 @@ const BYTES: usize = 16 << 20;
 
 /// The header of a dump, and the iterator that goes with it.
 pub fn header(filter: &Paged) -> (i64, Vec<u8>) {
-    (1, header::encode(&PagedPlan::of(filter), 0))
+    (1, header::encode_paged(&PagedPlan::of(filter), 0))
 }
 
 /// Returns the next iterator and the chunk for iterator `from`; `None` beyond the end or below 1.
@@ -50,7 +50,7 @@ pub fn at(filter: &Paged, from: i64) -> Option<(i64, Vec<u8>)> {
 
 fn chunk(body: &Body, from: i64) -> Option<(i64, Vec<u8>)> {
     let first = body.start(u64::try_from(from.checked_sub(1)?).ok()?)?;
-    let header = header::encode(&body.plan, 0);
+    let header = header::encode_paged(&body.plan, 0);
     let mut out = open(MAGIC, VERSION);
     out.extend(first.to_le_bytes());
     out.extend((header.len() as u32).to_le_bytes());
@@ -61,7 +61,7 @@ fn chunk(body: &Body, from: i64) -> Option<(i64, Vec<u8>)> {
 
 fn read_header(data: &[u8]) -> Result<PagedPlan, Error> {
     match header::decode(data)? {
-        (plan, 0) => Ok(plan),
+        (described, 0) => described.pages(),
         (_, present) => Err(Error::Order { from: 0, to: present, received: 0 }),
     }
 }
@@ -81,7 +81,7 @@ impl<'a> Chunk<'a> {
         let (_, mut reader) = Reader::sealed(data, MAGIC, VERSION..=VERSION)?;
         let (first, length) = (reader.u64()?, reader.u32()?);
         let plan = read_header(reader.bytes(length as usize)?)?;
-        if header::identity(&plan) != header::identity(of) {
+        if header::identity_paged(&plan) != header::identity_paged(of) {
             return Err(Error::OtherFilter);
         }
         let (bytes, bits) = (reader.rest(), bits(&plan));
@@ -112,28 +112,20 @@ impl Load {
     /// Begins with the header of a dump, of a filter of at most `ceiling` bytes of bits.
     pub fn begin(data: &[u8], ceiling: u64) -> Result<Self, Error> {
         let plan = read_header(data)?;
-        let wanted = bits(&plan);
-        if wanted > ceiling {
-            return Err(FilterError::Ceiling { wanted, ceiling }.into());
-        }
+        Demand { present: 0, wanted: bits(&plan) }.check(|_| ceiling)?;
         Ok(Self::new(plan)?)
     }
 
     pub(super) fn new(plan: PagedPlan) -> Result<Self, FilterError> {
-        let mut base = None;
-        if let Some(layer) = &plan.base {
-            let mut arriving = Layer::arriving(layer.shape, layer.capacity, layer.error_rate)?;
-            arriving.set_counted(layer.items);
-            base = Some(arriving);
-        }
+        let base = plan.below.layers.first().map(LayerPlan::arriving).transpose()?;
         let pieces = Pieces::new(plan.pages, 0);
         Ok(Self { base, bits: 0, pieces, plan })
     }
 
     /// Whether `data` is the header of this filter, which a client repeats if it got no reply.
     pub fn began_with(&self, data: &[u8]) -> bool {
-        let identity = header::identity(&self.plan);
-        read_header(data).is_ok_and(|plan| header::identity(&plan) == identity)
+        let identity = header::identity_paged(&self.plan);
+        read_header(data).is_ok_and(|plan| header::identity_paged(&plan) == identity)
     }
 
     pub(in crate::codec::native) fn plan(&self) -> &PagedPlan {
@@ -158,7 +150,7 @@ impl Load {
 
     /// The header of a dump of what was received.
     pub fn header(&self) -> (i64, Vec<u8>) {
-        (1, header::encode(&self.plan, 0))
+        (1, header::encode_paged(&self.plan, 0))
     }
 
     /// Returns the next iterator and the chunk for iterator `from`, from what was received.
@@ -179,10 +171,7 @@ impl Load {
             let present = self.bytes();
             // The bits are one allocation in the end, whose size is known.
             let wanted = present.saturating_add(chunk.bytes.len() as u64).max(bits(&self.plan));
-            let ceiling = ceiling(Demand { present, wanted });
-            if wanted > ceiling {
-                return Err(FilterError::Ceiling { wanted, ceiling }.into());
-            }
+            Demand { present, wanted }.check(ceiling)?;
         }
         let more = self.take_part(chunk.first, chunk.bytes, chunk.plan.copies)?;
         if more {

@@ -1,7 +1,6 @@
 //! The encodings of a filter in pages.
 //!
 //! ```text
-//!   header   everything but the pages; rdb and dump begin with it
 //!   record   the pages in the order of their positions (filter/pages/pieces.rs)
 //!   rdb      RDB, DUMP, full sync: a header, then records in strings of 1 MiB
 //!   dump     BF.SCANDUMP, BF.LOADCHUNK, the rewritten AOF: a header, then chunks of 16 MiB
@@ -14,11 +13,8 @@
 //! cover all positions, and it allocates as they arrive.
 
 pub mod dump;
-mod header;
 pub mod rdb;
 mod record;
-
-pub(super) use header::window;
 
 use crate::{
     codec::native::stream,
@@ -31,11 +27,11 @@ use crate::{
 
 /// Bytes of the bits below the pages.
 fn bits(plan: &PagedPlan) -> u64 {
-    plan.base.map_or(0, |base| base.shape.words().saturating_mul(stream::WORD))
+    plan.below.bit_bytes()
 }
 
 /// The place behind the last page.
-fn end(plan: &PagedPlan) -> u64 {
+pub(super) fn end(plan: &PagedPlan) -> u64 {
     bits(plan).saturating_add(END)
 }
 

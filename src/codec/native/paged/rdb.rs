@@ -10,14 +10,20 @@
 //!
 //! The RDB's own checksum covers bits and pages. The invariants of pages are checked all the same.
 
-use super::{Body, bits, dump::Load, end, header, record};
+use super::{Body, bits, dump::Load, end, record};
 use crate::{
     codec::{
         Error,
         io::{Sink, Source},
-        native::kinds::{self, Stored},
+        native::{
+            header,
+            kinds::{self, Stored},
+        },
     },
-    filter::{Error as FilterError, paged::Paged},
+    filter::{
+        Demand, Error as FilterError,
+        paged::{Paged, PagedPlan},
+    },
 };
 
 /// Bytes of bits or records in a string, unless one page has more.
@@ -34,7 +40,7 @@ pub fn save_partial(load: &Load, sink: &mut impl Sink) {
 }
 
 fn put(body: &Body, sink: &mut impl Sink) {
-    sink.put(&header::encode(&body.plan, body.end));
+    sink.put(&header::encode_paged(&body.plan, body.end));
     let (mut from, mut piece) = (0, Vec::new());
     while from < body.end {
         piece.clear();
@@ -43,18 +49,16 @@ fn put(body: &Body, sink: &mut impl Sink) {
     }
 }
 
-/// Reads the strings of [`save`], of which the first is the header.
-pub(in crate::codec::native) fn load<S: Source>(
-    header: S::Piece,
-    source: &mut S,
+/// Reads the strings behind the header.
+pub(in crate::codec::native) fn load(
+    plan: PagedPlan,
+    present: u64,
+    source: &mut impl Source,
     ceiling: u64,
 ) -> Result<Stored, Error> {
-    let (plan, present) = header::decode(header.as_ref())?;
-    drop(header);
     let (bits, total) = (bits(&plan), end(&plan));
-    if bits > ceiling {
-        return Err(FilterError::Ceiling { wanted: bits, ceiling }.into());
-    }
+    let check = |wanted| Demand { present: 0, wanted }.check(|_| ceiling);
+    check(bits)?;
     let copies = plan.copies;
     let mut load = Load::new(plan);
     let mut place = 0;
@@ -80,10 +84,7 @@ pub(in crate::codec::native) fn load<S: Source>(
             }
             Err(error) => return Err(error),
         }
-        let wanted = held.bytes();
-        if wanted > ceiling {
-            return Err(FilterError::Ceiling { wanted, ceiling }.into());
-        }
+        check(held.bytes())?;
     }
     let mut load = load?;
     Ok(if present < total {

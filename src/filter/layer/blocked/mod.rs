@@ -72,12 +72,10 @@ impl Blocked {
     }
 
     /// The first word of the item's block.
-    #[inline]
     fn block_start(&self, hash: Hash) -> usize {
         block_start(hash, self.geometry())
     }
 
-    #[inline]
     fn block_words(&self) -> usize {
         usize::from(self.block_words)
     }
@@ -93,7 +91,6 @@ impl Blocked {
         }
     }
 
-    #[inline]
     fn is_long(&self) -> bool {
         self.block_words() > WHOLE_BLOCK
     }
@@ -115,7 +112,6 @@ impl Blocked {
     }
 
     /// Whether the blocks begin at this address. For another shape, prefetches are only useless.
-    #[inline]
     pub(in crate::filter) fn is_at(&self, block_address: BlockAddress) -> bool {
         block_address.words == self.address(0)
     }
@@ -244,7 +240,6 @@ impl Blocked {
         })
     }
 
-    #[inline]
     fn is_staged(&self) -> bool {
         self.is_long() && self.bits.is_uncached()
     }
