@@ -259,11 +259,9 @@ impl Paged {
     /// generation to open or a page to sweep.
     #[inline]
     fn room(&self, author: Author) -> u64 {
-        let client = matches!(author, Author::Client(_));
         let mut room = u64::MAX;
-        if client {
-            let slots = self.pages.plan().most_slots(self.pages.pages().len().max(1) as u64);
-            room = room.min(slots.saturating_sub(self.pages.slot_count()));
+        if matches!(author, Author::Client(_)) {
+            room = self.pages.most_slots().saturating_sub(self.pages.slot_count());
             room = room.min(self.left(author));
         }
         if let Some(window) = self.window() {
@@ -295,12 +293,11 @@ impl Paged {
         if self.writing(author).addition(before).new && self.left(author) == 0 {
             return Err(Error::Full);
         }
-        let pages = self.pages.pages().len() as u64;
-        let splits = self.pages.slot_count() >= self.pages.plan().most_slots(pages.max(1));
+        let splits = self.pages.slot_count() >= self.pages.most_slots();
         if before.is_none() && splits && matches!(author, Author::Client(_)) {
             let pages_bytes = self.pages.bytes();
             let present = pages_bytes + self.base().map_or(0, base_bytes);
-            let wanted = present + pages_bytes / pages.max(1);
+            let wanted = present + pages_bytes / self.pages.pages().len().max(1) as u64;
             Demand { present, wanted }.check(ceiling)?;
         }
         Ok(())

@@ -23,8 +23,7 @@ impl Paged {
 
     /// [`Self::estimate`] of the pages alone.
     pub fn estimate_pages(&self) -> Estimate {
-        let room = self.pages.plan().most_slots(self.pages.pages().len().max(1) as u64);
-        let fill = (self.pages.slot_count() as f64 / room as f64).min(1.0);
+        let fill = (self.pages.slot_count() as f64 / self.pages.most_slots() as f64).min(1.0);
         Estimate { fill, error_rate: self.pages.sample().error_rate }
     }
 

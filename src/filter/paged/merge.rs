@@ -25,7 +25,7 @@ use crate::filter::{
 };
 
 /// The most slots that a union moves, if it copies few: some two seconds.
-pub const MOST_UNITED: u64 = 1 << 24;
+const MOST_UNITED: u64 = 1 << 24;
 
 /// Slots that are copied, compared and freed in the time in which one is moved.
 const COPIED_PER_MOVED: u64 = 64;

@@ -43,7 +43,7 @@ mod window;
 pub use add::{Addition, Additions, Author};
 pub use check::PagedPlan;
 pub use figures::expected_bytes;
-pub use merge::{MOST_UNITED, Member, NoUnion};
+pub use merge::{Member, NoUnion};
 pub use rules::{MAX_GENERATIONS, MAX_MILLISECONDS, MAX_TIME, NEVER, Rules, Span};
 pub use window::{Generation, MOST_SWEPT, SWEEP_EVERY, Shift, Sweep, Window};
 
@@ -250,7 +250,7 @@ impl Paged {
         let part = match self.part() {
             Part::Nothing => 0,
             Part::Base(base) => base_bytes(base),
-            Part::Window(window) => window.bytes(),
+            Part::Window(window) => window::list_bytes(window.rules),
         };
         // Not by whether it is there: a copy of a filter with refused deletions has none.
         let none = Rest::is_nothing(self.part(), self.expansion(), self.shard());

@@ -64,7 +64,7 @@ impl Rules {
     }
 
     /// Compares the time between `from` and `to` with `parts` times T/G. Less in a window of items.
-    fn passed(&self, from: i64, to: i64, parts: u64) -> Ordering {
+    pub(super) fn passed(&self, from: i64, to: i64, parts: u64) -> Ordering {
         let Span::Time(span) = self.span else {
             return Ordering::Less;
         };
@@ -75,11 +75,6 @@ impl Rules {
     /// Whether at least T/G passed from `before` to `start`, so that a generation may start.
     pub fn is_over(&self, before: i64, start: i64) -> bool {
         self.passed(before, start, 1).is_ge()
-    }
-
-    /// Whether more than T/G passed between two times.
-    pub(in crate::filter) fn is_more_than_a_generation(&self, from: i64, to: i64) -> bool {
-        self.passed(from, to, 1).is_gt()
     }
 
     /// Whether a generation that started at `start` may hold items of the window at `now`.

@@ -160,10 +160,6 @@ impl Window {
         alive.fold(0, |sum, generation| sum.saturating_add(generation.items))
     }
 
-    pub(super) fn bytes(&self) -> u64 {
-        list_bytes(self.rules)
-    }
-
     /// How many additions may change a window of `capacity` items before a generation is opened.
     #[inline]
     pub(super) fn left(&self, capacity: u64) -> u64 {
@@ -182,7 +178,7 @@ impl Window {
     }
 
     /// The number of the oldest generation that is alive.
-    pub fn first_alive(&self) -> u64 {
+    fn first_alive(&self) -> u64 {
         self.number + 1 - self.generations.len() as u64
     }
 
@@ -204,7 +200,7 @@ impl Window {
         let due = newest == NEVER
             || rules.is_over(newest, start)
             // The clock went back by more than T/G.
-            || rules.is_more_than_a_generation(start, newest);
+            || rules.passed(start, newest, 1).is_gt();
         (due && rules.span != Span::Items).then_some(start)
     }
 

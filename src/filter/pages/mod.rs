@@ -223,6 +223,12 @@ impl Pages {
         self.slots
     }
 
+    /// The slots above which a page is split.
+    #[inline]
+    pub fn most_slots(&self) -> u64 {
+        self.plan.most_slots(self.pages().len().max(1) as u64)
+    }
+
     /// The number of items that have a slot. In a window, that of slots.
     pub fn items(&self) -> u64 {
         self.slots - self.copies

@@ -134,31 +134,26 @@ impl Block {
         let at_peak = libm::exp(peak * libm::log(load) - load - libm::lgamma(peak + 1.0));
         let mut sum = at_peak * self.hit(peak);
 
-        let (mut j, mut poisson) = (peak, at_peak);
-        for _ in 0..MOST_TERMS {
-            for _ in 0..stride as u32 {
-                j += 1.0;
-                poisson *= load / j;
-            }
-            let term = poisson * self.hit(j);
-            sum += term;
-            if term <= sum * 1e-6 {
-                break;
-            }
-        }
-        (j, poisson) = (peak, at_peak);
-        for _ in 0..MOST_TERMS {
-            for _ in 0..stride as u32 {
-                poisson *= j / load;
-                j -= 1.0;
-            }
-            if j < 0.0 {
-                break;
-            }
-            let term = poisson * self.hit(j);
-            sum += term;
-            if term <= sum * 1e-6 {
-                break;
+        for up in [true, false] {
+            let (mut j, mut poisson) = (peak, at_peak);
+            for _ in 0..MOST_TERMS {
+                for _ in 0..stride as u32 {
+                    if up {
+                        j += 1.0;
+                        poisson *= load / j;
+                    } else {
+                        poisson *= j / load;
+                        j -= 1.0;
+                    }
+                }
+                if j < 0.0 {
+                    break;
+                }
+                let term = poisson * self.hit(j);
+                sum += term;
+                if term <= sum * 1e-6 {
+                    break;
+                }
             }
         }
         sum * stride
