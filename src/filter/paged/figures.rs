@@ -1,5 +1,5 @@
-//! The memory and the rate of a paged filter, before it is made and now, for plans and `BF.INFO`; and
-//! how an allocator moves it.
+//! The memory and the rate of a paged filter, before it is made and now, for plans and `BF.INFO`,
+//! and how an allocator moves it.
 //!
 //! The rate of the pages is the sum over their slots (`pages/sample.rs`), and not an estimate in a
 //! filter of up to 100,000 items.
