@@ -83,6 +83,9 @@ pub(crate) struct FilterInfo {
     pub(crate) module: Module,
     /// Bits or counters.
     pub(crate) cells: Cells,
+    /// The product that makes such filters, as `BF.INFO key LAYOUT` names it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) layout: Option<String>,
     /// Items added and not deleted, as BF.CARD counts them.
     pub(crate) items: u64,
     /// Items that all present layers together are made for.
@@ -287,6 +290,7 @@ fn questions(module: Module, detail: Detail) -> &'static [Question] {
         Word("SHARD"),
         Word("WINDOW"),
         Word("GENERATIONS"),
+        Word("LAYOUT"),
     ];
     // Before BF.DEBUG, which adds the probes to the layers.
     const LAYERS: &[Question] = &[
@@ -299,6 +303,7 @@ fn questions(module: Module, detail: Detail) -> &'static [Question] {
         Word("SHARD"),
         Word("WINDOW"),
         Word("GENERATIONS"),
+        Word("LAYOUT"),
         Debug,
     ];
     match (module, detail) {
@@ -347,6 +352,7 @@ impl Question {
             "GENERATIONS" => {
                 info.generations = Generation::all_from_reply(value).unwrap_or_default();
             }
+            "LAYOUT" => info.layout = text(value).map(str::to_owned),
             "UNDELETED" => info.refused_deletions = optional(value)?,
             "SATURATED" => {
                 info.saturated_counters = optional(value)?;
@@ -387,6 +393,7 @@ impl FilterInfo {
         Ok(Self {
             module: Module::RedisBloom,
             cells: Cells::Bits,
+            layout: None,
             items: fields.integer("Number of items inserted")?,
             capacity: fields.integer("Capacity")?,
             bytes: fields.integer("Size")?,

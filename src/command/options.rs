@@ -16,8 +16,8 @@ use super::{
 };
 use crate::{
     filter::{
-        CellKind, Expansion, MAX_CAPACITY, MAX_EXPANSION, MAX_GENERATIONS, Params, Rules, Span,
-        Valkey,
+        CellKind, Expansion, Family, MAX_CAPACITY, MAX_EXPANSION, MAX_GENERATIONS, Params, Rules,
+        Span, Valkey,
     },
     sharding::Shard,
 };
@@ -46,13 +46,21 @@ pub struct Options {
     pub no_create: bool,
 }
 
+impl Options {
+    /// Whether RedisBloom has no such filter: a word names a seed, counters, a window or a shard.
+    pub fn only_here(&self) -> bool {
+        let Self { seed, cells, shard, window, valkey, .. } = *self;
+        (seed, cells, shard, window, valkey) != (None, CellKind::Bits, None, None, None)
+    }
+}
+
 /// All parameters of a new filter that determine its bits, and which items it takes.
 #[derive(Clone, Copy, Debug)]
 pub struct Creation {
     /// The options with the values of the configuration.
     pub params: Params,
-    /// [`Options::valkey`].
-    pub valkey: Option<Valkey>,
+    /// The product whose rules the filter follows.
+    pub family: Family,
     /// [`Options::shard`].
     pub shard: Option<Shard>,
     /// [`Options::window`].
@@ -142,7 +150,10 @@ pub const OPTIONS: [FilterOption; 13] = [
         argument: value(c"tightening", c"TIGHTENING", &[Argument::new(c"ratio", Kind::Double)]),
         place: Place::Valkeys,
         read: |draft, words, _| put(&mut draft.tightening, rate(words.next(), Refusal::TIGHTENING)),
-        write: |new| Some(vec![number::shortest(new.valkey?.tightening).into()]),
+        write: |new| match new.family {
+            Family::Valkey(valkey) => Some(vec![number::shortest(valkey.tightening).into()]),
+            _ => None,
+        },
     },
     FilterOption {
         argument: value(c"seed", c"SEED", &[Argument::new(c"seed", Kind::Integer)]),
@@ -158,9 +169,11 @@ pub const OPTIONS: [FilterOption; 13] = [
                 _ => put(&mut draft.options.seed, number::integer(word).ok_or(bad)),
             }
         },
-        write: |new| match new.valkey {
-            Some(valkey) => Some(vec![valkey.seed.to_vec()]),
-            None => Some(vec![text(new.params.seed)]),
+        // RedisBloom's filters have no seed, and RedisBloom refuses the word.
+        write: |new| match new.family {
+            Family::Valkey(valkey) => Some(vec![valkey.seed.to_vec()]),
+            Family::Native => Some(vec![text(new.params.seed)]),
+            Family::RedisBloom(_) | Family::Guava => None,
         },
     },
     FilterOption {

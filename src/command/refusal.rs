@@ -82,6 +82,10 @@ impl Refusal {
         Self::Fixed(c"ERR bad window: WINDOW COUNT cannot have an EXPANSION above 0");
     pub const WINDOW_KIND: Self =
         Self::Fixed(c"ERR bad window: not with COUNTING or the seed of valkey-bloom");
+    pub const LAYOUT: Self = Self::Fixed(
+        c"ERR SEED, COUNTING, SHARD and WINDOW need the layout native: \
+              RedisBloom has no such filters (setting layout)",
+    );
     // What is in the key, or is not.
     pub const NO_WINDOW: Self = Self::Fixed(c"ERR not a filter with a window");
     pub const OTHER_WINDOW: Self = Self::Fixed(c"ERR the filter has another window");

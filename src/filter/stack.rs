@@ -22,7 +22,7 @@
 
 use super::{
     error::Error,
-    foreign::{Family, Tag, Valkey, guava},
+    foreign::{Family, RedisBloom, Tag, Valkey, guava, redisbloom},
     hash::Hash,
     layer::{Layer, Shape, Start},
     paged::Paged,
@@ -95,6 +95,23 @@ impl Filter {
             extra: Extra::boxed(Vec::new(), Family::Valkey(valkey)),
             expansion,
             family: Tag::Valkey,
+        })
+    }
+
+    /// Makes an empty filter as RedisBloom does, whose bits take at most `ceiling` bytes. Ignores
+    /// the seed of `params`.
+    pub fn of_redisbloom(params: &Params, ceiling: u64) -> Result<Self, Error> {
+        params.check()?;
+        let (family, scales) = (RedisBloom::PRESENT, params.expansion.factor().is_some());
+        let plan = family.first_layer(params.capacity, params.error_rate, scales);
+        let newest = LayerPlan::make(plan, 0, |_| ceiling)?;
+        Ok(Self {
+            seed: 0,
+            error_rate: redisbloom::error_rate(newest.error_rate(), scales),
+            newest,
+            extra: None,
+            expansion: params.expansion,
+            family: Tag::RedisBloom(family),
         })
     }
 

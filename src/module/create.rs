@@ -11,20 +11,28 @@ use crate::{
         options::{Creation, Options},
         refusal::Refusal,
     },
-    filter::{Filter, Params, paged::Paged},
+    filter::{Family, Filter, Params, RedisBloom, foreign::redisbloom, paged::Paged},
 };
 
 /// Makes an empty filter for `key`, which the log names if the filter is refused.
 ///
 /// If no seed is given, it is random bytes of the operating system. Whoever does not know the seed
 /// cannot prepare items that collide.
+///
+/// # Errors
+/// `NO_MEMORY` when the memory is not there or not allowed, and those of [`family`].
 pub(crate) fn filter(
     ctx: Context,
     key: &[u8],
     options: Options,
 ) -> Result<(Value, Creation), Refusal> {
+    let family = family(ctx, &options)?;
+    let error_rate = options.error_rate.unwrap_or_else(config::error_rate);
     let params = Params {
-        error_rate: options.error_rate.unwrap_or_else(config::error_rate),
+        error_rate: match family {
+            Family::RedisBloom(_) if !ctx.is_replayed() => error_rate.min(redisbloom::MAX_RATE),
+            _ => error_rate,
+        },
         capacity: options.capacity.unwrap_or_else(config::initial_size),
         expansion: options.expansion.unwrap_or_else(config::expansion),
         seed: match options.seed {
@@ -33,13 +41,14 @@ pub(crate) fn filter(
         },
         cells: options.cells,
     };
-    let make = |ceiling| {
-        if let Some(valkey) = options.valkey {
-            Filter::of_valkey(valkey, &params, ceiling).map(Value::Ready)
-        } else if params.has_pages(options.window) {
+    let make = |ceiling| match family {
+        Family::Valkey(valkey) => Filter::of_valkey(valkey, &params, ceiling).map(Value::Ready),
+        Family::RedisBloom(_) => Filter::of_redisbloom(&params, ceiling).map(Value::Ready),
+        _ if params.has_pages(options.window) => {
             let paged = Paged::new(&params, options.window, ceiling)?;
             Ok(Value::Paged(paged.with_shard(options.shard)))
-        } else {
+        }
+        _ => {
             let filter = Filter::new(&params, ceiling)?;
             Ok(Value::Ready(filter.with_shard(options.shard)))
         }
@@ -57,6 +66,27 @@ pub(crate) fn filter(
         });
         Refusal::NO_MEMORY
     })?;
-    let Options { valkey, shard, window, .. } = options;
-    Ok((made, Creation { params, valkey, shard, window }))
+    let Options { shard, window, .. } = options;
+    Ok((made, Creation { params, family, shard, window }))
+}
+
+/// The product whose rules a new filter follows.
+///
+/// This module replicates each native filter with its seed. So a command without one, from a
+/// primary or an AOF, is RedisBloom's, or creates a filter in its layout: the setting is for
+/// clients.
+///
+/// # Errors
+/// `LAYOUT`.
+fn family(ctx: Context, options: &Options) -> Result<Family, Refusal> {
+    let (obeyed, layout) = (ctx.is_replayed(), config::layout_of_redisbloom());
+    let only_here = options.only_here();
+    if only_here && layout && !obeyed {
+        return Err(Refusal::LAYOUT);
+    }
+    Ok(match options.valkey {
+        Some(valkey) => Family::Valkey(valkey),
+        None if !only_here && (layout || obeyed) => Family::RedisBloom(RedisBloom::PRESENT),
+        None => Family::Native,
+    })
 }

@@ -23,7 +23,7 @@ use super::{
 };
 use crate::{
     command::{args, number, options::Creation},
-    filter::paged::Shift,
+    filter::{Family, paged::Shift},
 };
 
 /// The items that changed the filter.
@@ -135,7 +135,8 @@ fn replicate_creation(ctx: Context, key: Str, created: &Creation, items: &Items,
         (number::shortest(created.params.error_rate), created.params.capacity.to_string());
     let options = created.words();
     let options = options.iter().map(Vec::as_slice);
-    if (items.is_empty() || created.window.is_some()) && created.valkey.is_none() {
+    let valkeys = matches!(created.family, Family::Valkey(_));
+    if (items.is_empty() || created.window.is_some()) && !valkeys {
         let words = [rate.as_bytes(), capacity.as_bytes()].into_iter().chain(options);
         ctx.replicate(c"BF.RESERVE", key, &owned(words), &[]);
         // A window gets the time of its first generation by a shift, before its first items.

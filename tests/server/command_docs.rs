@@ -129,6 +129,7 @@ fn command_docs_gives_the_arguments_their_types() {
                 "WINDOW",
                 "GENERATIONS",
                 "IDENTITY",
+                "LAYOUT",
             ] {
                 assert!(words.iter().any(|known| known == word), "{words:?}");
             }

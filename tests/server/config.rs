@@ -29,6 +29,7 @@ fn the_defaults_are_those_of_the_peers() {
         ("expansion-factor", "2"),
         ("max-filter-bytes", "0"),
         ("missing-key-error", "no"),
+        ("layout", "native"),
     ] {
         assert_eq!(get(client, name), value, "{name}");
     }

@@ -5,13 +5,14 @@ use crate::harness::{Server, assert_unharmed, config_name, info, module_path, sk
 
 #[test]
 fn load_arguments_set_the_defaults() {
-    let rows: [(&[&str], &str, &str); 7] = [
+    let rows: [(&[&str], &str, &str); 8] = [
         (&[], "0.01", "100"),
         (&["ERROR_RATE", "0.001"], "0.001", "100"),
         (&["INITIAL_SIZE", "5000"], "0.01", "5000"),
         (&["ERROR_RATE", "0.125", "INITIAL_SIZE", "50"], "0.125", "50"),
         (&["initial_size", "7", "Error_Rate", "0.5"], "0.5", "7"),
         (&["CF_MAX_EXPANSIONS", "16", "ERROR_RATE", "0.25"], "0.25", "100"),
+        (&["LAYOUT", "redisbloom", "INITIAL_SIZE", "9"], "0.01", "9"),
         // Some tools write an empty argument for none.
         (&[""], "0.01", "100"),
     ];

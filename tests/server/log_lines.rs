@@ -77,9 +77,15 @@ fn a_load_is_one_line_with_versions_processor_and_settings() {
     let flags = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
     let code = if flags.contains("avx512vl") { "AVX-512" } else { "portable" };
     let Version { valkey, major, minor } = version();
-    let [rate, size, factor, most, missing] =
-        ["error-rate", "initial-size", "expansion-factor", "max-filter-bytes", "missing-key-error"]
-            .map(config_name);
+    let [rate, size, factor, most, missing, layout] = [
+        "error-rate",
+        "initial-size",
+        "expansion-factor",
+        "max-filter-bytes",
+        "missing-key-error",
+        "layout",
+    ]
+    .map(config_name);
     let start = |lines: &[String]| {
         let builder = Server::with().module_arguments(&["INITIAL_SIZE", "500"]);
         lines.iter().fold(builder, |builder, line| builder.config(line)).start()
@@ -88,15 +94,19 @@ fn a_load_is_one_line_with_versions_processor_and_settings() {
         (
             vec!["maxmemory 1gb".to_owned()],
             format!(
-                "{rate} 0.01, {size} 500, {factor} 2, {most} 0, {missing} no; one \
-                 filter may take 1073741824 bytes (maxmemory)"
+                "{rate} 0.01, {size} 500, {factor} 2, {most} 0, {missing} no, {layout} native; one filter may take 1073741824 bytes (maxmemory)"
             ),
         ),
         (
-            vec![format!("{rate} 0.001"), format!("{most} 64mb"), format!("{missing} yes")],
+            vec![
+                format!("{rate} 0.001"),
+                format!("{most} 64mb"),
+                format!("{missing} yes"),
+                format!("{layout} redisbloom"),
+            ],
             format!(
-                "{rate} 0.001, {size} 500, {factor} 2, {most} 67108864, {missing} yes; \
-                 one filter may take 67108864 bytes ({most})"
+                "{rate} 0.001, {size} 500, {factor} 2, {most} 67108864, {missing} yes, \
+                 {layout} redisbloom; one filter may take 67108864 bytes ({most})"
             ),
         ),
     ] {

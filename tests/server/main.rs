@@ -49,6 +49,7 @@ mod insert;
 mod insert_options;
 mod items;
 mod large;
+mod layout;
 mod life;
 mod limits;
 mod load_arguments;

@@ -41,8 +41,6 @@ fn a_replica_of_redisbloom_is_promoted_without_a_change() {
     // Additions through the replication stream: the filter grows on both sides.
     old.call("BF.MADD", "k", &asked[3_000..9_000]);
     old.run("BF.INSERT made CAPACITY 100 ITEMS a b");
-    // The replica makes a native filter from this command. That filter is full after other items,
-    // but it accepts all replicated items.
     old.run("BF.RESERVE full 0.3 1000 NONSCALING");
     let reply = old.call("BF.MADD", "full", &asked[..2_000]);
     let accepted = &asked[..reply.elements().len() - 1];
@@ -88,7 +86,7 @@ fn chunks_go_to_redisbloom_and_back() {
 }
 
 /// Replaces the persistence files of a server by those of another one. Both are stopped.
-fn copy_files(from: &Path, to: &Path) {
+pub(crate) fn copy_files(from: &Path, to: &Path) {
     let aof = "appendonlydir";
     let _ = fs::remove_dir_all(to.join(aof));
     fs::create_dir(to.join(aof)).expect("a directory");

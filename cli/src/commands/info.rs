@@ -123,6 +123,9 @@ fn text_of(name: &str, info: &FilterInfo, coloured: bool) -> String {
                 .map_or_else(|| "none (NONSCALING)".to_owned(), |factor| factor.to_string()),
         ),
     ];
+    if let Some(layout) = info.layout.as_ref().filter(|layout| *layout != "native") {
+        lines.push(("layout", layout.clone()));
+    }
     if let Some(window) = info.window {
         lines.push(("window", window.to_string()));
     }

@@ -305,6 +305,7 @@ mod tests {
         FilterInfo {
             module: Module::RedisBloom,
             cells: Cells::Bits,
+            layout: None,
             items: 123_456_789,
             capacity: 987_654_321,
             bytes,

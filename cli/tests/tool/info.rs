@@ -3,7 +3,7 @@
 use crate::{
     create::redisbloom,
     fake::{Fake, array},
-    harness::{Client, Server, madd, numbered, ok},
+    harness::{Client, Server, config_name, madd, numbered, ok},
     run::{run, run_at},
     schema::checked,
 };
@@ -26,6 +26,24 @@ fn info_shows_everything_about_a_filter() {
     assert_eq!(ran.stdout, include_str!("golden/info.txt"));
 }
 
+/// The list of docs/migration.md: filters that cannot go back to RedisBloom.
+#[test]
+fn the_layout_of_a_filter_is_shown() {
+    let server = Server::start();
+    let client = &mut server.client();
+    client.run("BF.ADD own a");
+    client.cmd(&["CONFIG", "SET", &config_name("layout"), "redisbloom"]);
+    client.run("BF.ADD theirs a");
+    assert!(!run_at(&server, "info own").done().contains("layout "));
+    let text = run_at(&server, "info theirs").done();
+    assert!(text.contains("  layout            redisbloom\n"), "{text}");
+    let lines = run_at(&server, "--json top --once").done();
+    let native: Vec<_> =
+        lines.lines().filter(|line| !line.contains(r#""layout":"redisbloom""#)).collect();
+    assert_eq!(native.len(), 1, "{lines}");
+    assert!(native[0].contains(r#""name":"own""#), "{lines}");
+}
+
 #[test]
 fn info_in_json_has_the_fields_of_the_schema() {
     let server = Server::start();
@@ -33,7 +51,7 @@ fn info_in_json_has_the_fields_of_the_schema() {
     let lines = checked("info", &run_at(&server, "info grown undo --json").done());
     assert_eq!(lines.len(), 2);
     assert_eq!(lines[0]["name"], "grown");
-    assert_eq!(lines[0]["cells"], "bits");
+    assert_eq!((&lines[0]["cells"], &lines[0]["layout"]), (&"bits".into(), &"native".into()));
     assert_eq!(lines[0]["layer_count"], 2);
     assert_eq!(lines[0]["layers"][0]["capacity"], 200);
     assert_eq!(lines[0]["layers"].as_array().map(Vec::len), Some(2));

@@ -109,6 +109,7 @@ fn the_scan_is_bounded_and_forgives_what_vanishes() {
         | "BF.INFO here SHARD"
         | "BF.INFO here WINDOW"
         | "BF.INFO here GENERATIONS" => array(&["$-1"]),
+        "BF.INFO here LAYOUT" => array(&["native"]),
         "CLUSTER SLOTS" => "-ERR This instance has cluster support disabled\r\n".to_owned(),
         _ => "+OK\r\n".to_owned(),
     });

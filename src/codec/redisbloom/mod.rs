@@ -85,13 +85,10 @@ impl Chain {
             return Err(Error::Malformed("a count that is not the sum of those of the layers"));
         }
         let first = layers.first().map_or(0.0, |layer| layer.error_rate);
-        // The rate of a stack is the sum over its layers. Before 2.2 the first layer got the whole
-        // rate, so it may be above one half; nothing says which version made a filter.
-        let doubled = (first * 2.0).min(1.0 - f64::EPSILON);
         let plan = Plan {
             family: Family::RedisBloom(self.family),
             seed: 0,
-            error_rate: if self.scales { doubled } else { first },
+            error_rate: redisbloom::error_rate(first, self.scales),
             expansion: self.expansion,
             shard: None,
             layers,

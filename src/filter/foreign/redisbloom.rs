@@ -60,7 +60,32 @@ pub fn probes(bits_per_item: f64) -> u64 {
     (LN2 * bits_per_item).ceil() as u64
 }
 
+/// The highest rate of a new filter: RedisBloom 8 makes one of a higher rate at this rate.
+pub const MAX_RATE: f64 = 0.25;
+
+/// The rate of a filter whose first layer has the rate `first`: that of a stack is the sum over its
+/// layers. Before 2.2 the first layer got the whole rate that was asked for, so it may be above one
+/// half. What RedisBloom writes later does not say which version made a filter, and neither does
+/// its dump.
+#[must_use]
+pub fn error_rate(first: f64, scales: bool) -> f64 {
+    if scales { (first / LAYER_RATE_RATIO).min(1.0 - f64::EPSILON) } else { first }
+}
+
 impl RedisBloom {
+    /// What RedisBloom 2.2.9 and later make.
+    pub const PRESENT: Self = Self { hash64: true, rounds: false };
+
+    /// The first layer of a filter of `capacity` items. `None` if RedisBloom refuses it.
+    pub(in crate::filter) fn first_layer(
+        self,
+        capacity: u64,
+        error_rate: f64,
+        scales: bool,
+    ) -> Option<LayerPlan> {
+        self.layer(capacity, if scales { error_rate * LAYER_RATE_RATIO } else { error_rate })
+    }
+
     /// The hash of an item: a and b of its positions a + i b in a classic layer.
     pub(in crate::filter) fn hash(self, item: &[u8]) -> Hash {
         let (start, step) = if self.hash64 {

@@ -222,10 +222,9 @@ fn add_items<'a>(
 /// did. A filter whose only layer is full goes on in pages above it.
 ///
 /// Replicated and AOF additions are accepted even when the filter has no room for them; they are
-/// not counted. A non-scaling filter may be full some items sooner than its original: another
-/// product wrote the original, or its commands create a filter with another hash here. For a filter
-/// that has no memory to grow the addition is reported, since its bits then differ from the
-/// original's.
+/// not counted. A non-scaling filter may be full some items sooner than its original, if another
+/// product made that and has other false positives. For a filter that has no memory to grow the
+/// addition is reported, since its bits then differ from the original's.
 #[cold]
 #[inline(never)]
 fn add_rest<'a>(

@@ -10,7 +10,7 @@ use super::{Argument, Call, Command, CommandSpec};
 use crate::{
     command::refusal::Refusal,
     filter::{
-        Estimate, Filter, Layer, NEVER, Rules, Span,
+        Estimate, Family, Filter, Layer, NEVER, Rules, Span,
         paged::{Generation, Paged},
     },
     module::{
@@ -86,7 +86,7 @@ enum Shown {
 /// The number of fields in the full reply: the first five of `FIELDS`.
 const FULL: usize = 5;
 
-const FIELDS: [Field; 15] = [
+const FIELDS: [Field; 16] = [
     Field {
         word: Argument::token(c"capacity", c"CAPACITY"),
         label: c"Capacity",
@@ -192,6 +192,20 @@ const FIELDS: [Field; 15] = [
         label: c"Identity",
         layers: |filter| Shown::Text(format!("{:016x}", filter.identity())),
         pages: |paged| Shown::Text(format!("{:016x}", paged.identity())),
+    },
+    // The product that makes such filters. One of RedisBloom's can go back there.
+    Field {
+        word: Argument::token(c"layout", c"LAYOUT"),
+        label: c"Layout",
+        layers: |filter| {
+            Shown::Word(match filter.family() {
+                Family::Native => c"native",
+                Family::RedisBloom(_) => c"redisbloom",
+                Family::Valkey(_) => c"valkey-bloom",
+                Family::Guava => c"guava",
+            })
+        },
+        pages: |_| Shown::Word(c"native"),
     },
 ];
 

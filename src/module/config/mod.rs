@@ -7,6 +7,7 @@
 //! | expansion-factor  | its expansion, and BF.RESERVE's; 0: non-scaling | 2       | [0, 32768] |
 //! | max-filter-bytes  | most bytes of bits of a filter; 0: see limit.rs | 0       | [0, 2^63)  |
 //! | missing-key-error | whether BF.EXISTS of a missing key is an error  | no      | yes, no    |
+//! | layout            | as which product makes them: native, redisbloom | native  | two words  |
 //!
 //! Where the server allows names without a prefix (Redis 8) they read `bf-error-rate`, as in
 //! RedisBloom 8; elsewhere the server makes them `bf.error-rate`. A configuration file written for
@@ -43,7 +44,9 @@ static ERROR_RATE: Setting = Setting::new(Kind::Rate, 0.01_f64.to_bits());
 static INITIAL_SIZE: Setting = Setting::new(Kind::Integer(1, MAX_CAPACITY), 100);
 static EXPANSION_FACTOR: Setting = Setting::new(Kind::Integer(0, MAX_EXPANSION as u64), 2);
 static MAX_FILTER_BYTES: Setting = Setting::new(Kind::Bytes, 0);
-static MISSING_KEY_ERROR: Setting = Setting::new(Kind::Switch, 0);
+static MISSING_KEY_ERROR: Setting = Setting::new(SWITCH, 0);
+static LAYOUT: Setting = Setting::new(Kind::Choice(["native", "redisbloom"]), 0);
+const SWITCH: Kind = Kind::Choice(["no", "yes"]);
 
 /// The rate of a filter made by adding to it.
 pub(crate) fn error_rate() -> f64 {
@@ -70,6 +73,11 @@ pub(crate) fn missing_key_error() -> bool {
     MISSING_KEY_ERROR.bits() != 0
 }
 
+/// Whether clients create filters as RedisBloom makes them.
+pub(crate) fn layout_of_redisbloom() -> bool {
+    LAYOUT.bits() != 0
+}
+
 /// The name of the setting of [`max_filter_bytes`], as the operator writes it.
 pub(crate) fn shown_max_filter_bytes() -> String {
     let mut own = NAMES.iter().filter(|name| name.role == Role::Own);
@@ -86,8 +94,8 @@ pub(crate) fn shown() -> String {
 }
 
 static TIGHTENING_RATIO: Setting = Setting::new(Kind::Rate, 0.5_f64.to_bits());
-static RANDOM_SEED: Setting = Setting::new(Kind::Switch, 1);
-static DEFRAG_ENABLED: Setting = Setting::new(Kind::Switch, 1);
+static RANDOM_SEED: Setting = Setting::new(SWITCH, 1);
+static DEFRAG_ENABLED: Setting = Setting::new(SWITCH, 1);
 
 // The defaults are RedisBloom's, so that CONFIG REWRITE writes the lines that RedisBloom's would.
 static CF_BUCKET_SIZE: Setting = Setting::new(CUCKOO, 2);
@@ -99,7 +107,7 @@ const CUCKOO: Kind = Kind::Integer(0, i64::MAX as u64);
 
 /// Every name, in the order in which the server sets them when it starts: in a file with two names
 /// of one setting ours wins.
-static NAMES: [Name; 17] = [
+static NAMES: [Name; 18] = [
     name(c"bloom-fp-rate", Role::Alias, &ERROR_RATE),
     name(c"bloom-capacity", Role::Alias, &INITIAL_SIZE),
     name(c"bloom-expansion", Role::Alias, &EXPANSION_FACTOR),
@@ -109,6 +117,7 @@ static NAMES: [Name; 17] = [
     name(c"expansion-factor", Role::Own, &EXPANSION_FACTOR),
     name(c"max-filter-bytes", Role::Own, &MAX_FILTER_BYTES),
     name(c"missing-key-error", Role::Own, &MISSING_KEY_ERROR),
+    name(c"layout", Role::Own, &LAYOUT),
     name(c"bloom-tightening-ratio", Role::ValkeyBlooms, &TIGHTENING_RATIO),
     name(c"bloom-use-random-seed", Role::ValkeyBlooms, &RANDOM_SEED),
     name(c"bloom-defrag-enabled", Role::ValkeyBlooms, &DEFRAG_ENABLED),
@@ -188,6 +197,7 @@ fn take_arguments(ctx: Context, arguments: &[Str]) -> Result<(), String> {
         let setting = match name.to_ascii_uppercase().as_str() {
             "ERROR_RATE" | "BF-ERROR-RATE" => &ERROR_RATE,
             "INITIAL_SIZE" | "BF-INITIAL-SIZE" => &INITIAL_SIZE,
+            "LAYOUT" | "BF-LAYOUT" => &LAYOUT,
             cuckoo if cuckoo.starts_with("CF_") || cuckoo.starts_with("CF-") => {
                 if number::integer::<i64>(value).is_none() {
                     return Err(format!("bad load argument: Invalid value for `{name}`"));

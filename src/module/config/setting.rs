@@ -23,8 +23,8 @@ pub(super) enum Kind {
     Integer(u64, u64),
     /// A number of bytes in [0, 2^63), perhaps with a unit as the server writes them (`1gb`).
     Bytes,
-    /// `yes` or `no`; its bits are 1 or 0.
-    Switch,
+    /// One of two words; its bits are 0 or 1.
+    Choice([&'static str; 2]),
 }
 
 impl Setting {
@@ -52,7 +52,7 @@ impl Setting {
         match self.kind {
             Kind::Rate => number::shortest(f64::from_bits(bits)),
             Kind::Integer(..) | Kind::Bytes => bits.to_string(),
-            Kind::Switch => if bits == 0 { "no" } else { "yes" }.to_owned(),
+            Kind::Choice([no, yes]) => if bits == 0 { no } else { yes }.to_owned(),
         }
     }
 
@@ -67,9 +67,12 @@ impl Setting {
                 }
                 return Err(format!("{name} must be in the range (0.000000, 1.000000)"));
             }
-            Kind::Switch if text.eq_ignore_ascii_case(b"yes") => return Ok(1),
-            Kind::Switch if text.eq_ignore_ascii_case(b"no") => return Ok(0),
-            Kind::Switch => return Err(format!("{name} must be 'yes' or 'no'")),
+            Kind::Choice([no, yes]) => {
+                let chosen =
+                    [no, yes].iter().position(|word| text.eq_ignore_ascii_case(word.as_bytes()));
+                let unknown = || format!("{name} must be '{yes}' or '{no}'");
+                return chosen.map(|place| place as u64).ok_or_else(unknown);
+            }
             Kind::Integer(min, max) => (min, max, number::integer::<i128>(text)),
             Kind::Bytes => (0, i64::MAX.unsigned_abs(), bytes(text)),
         };
