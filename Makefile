@@ -16,7 +16,7 @@ export REDIS_SERVER ?= redis-server
 PREFIX ?= /usr/local
 DESTDIR ?=
 
-# Parts of the bench to run, all but billion if empty: commands, packed, shards, windows, duplicates,
+# Parts of the bench to run, all but billion if empty: commands, clients, packed, shards, windows, duplicates,
 # persistence, merge, tool, growing, instructions, in-process, billion.
 BENCH ?=
 # Other modules for the bench: name=path.so[,argument...] ...
@@ -117,7 +117,7 @@ clean: ## Remove everything that was built, and the data of make run
 
 # In this order: what fails soonest comes first.
 TEST := fmt-check lint test-lints test-tally test-platform test-release check-pure check-registers test-in-process test-server \
-	test-huge test-waiting test-docker test-packages doc
+	test-huge test-waiting test-contrib test-docker test-packages doc
 
 .PHONY: test
 test: ## All checks that a change must pass; lists the skipped tests at the end
@@ -232,9 +232,14 @@ test-monitoring: build cli ## docs/incidents.md, and contrib/monitoring with Deb
 	@scripts/setup monitoring
 	REDIS_BLOOM_SO="$$(realpath "$(SO)")" REDIS_BLOOM_TOOL="$$(realpath "$(TOOL)")" scripts/test-monitoring
 
+.PHONY: test-contrib
+test-contrib: build ## contrib/ansible on a server of its own, and the files of contrib/docker/compose.yml
+	@scripts/setup server clients monitoring
+	REDIS_BLOOM_SO="$$(realpath "$(SO)")" scripts/test-contrib
+
 .PHONY: test-docker
-test-docker: build ## The lines of docs/recipes/docker.md, with podman in the place of docker (as root)
-	REDIS_BLOOM_SO="$$(realpath "$(SO)")" scripts/test-docker
+test-docker: build cli ## The lines of docs/recipes/docker.md and contrib/docker/README.md, with podman in the place of docker (as root)
+	REDIS_BLOOM_SO="$$(realpath "$(SO)")" REDIS_BLOOM_TOOL="$$(realpath "$(TOOL)")" scripts/test-docker
 
 # The crates as locked for the module; cargo removes those that redis-rs does not need.
 $(dir $(CLIENT_RS))Cargo.lock: Cargo.lock
@@ -280,10 +285,10 @@ miri: ## Tests of the pure half in Miri, also for a big-endian machine (needs a 
 	@scripts/miri
 
 .PHONY: test-matrix
-test-matrix: build $(dir $(CLIENT_RS))Cargo.lock ## The tests in the Redis and Valkey of Debian 12, 13, testing and experimental, or SERVERS
+test-matrix: build cli $(dir $(CLIENT_RS))Cargo.lock ## The tests in the Redis and Valkey of Debian 12, 13, testing and experimental, or SERVERS
 	@scripts/setup tests clients
 	scripts/test-unpack-server
-	REDIS_BLOOM_SO="$$(realpath "$(SO)")" scripts/test-matrix $(SERVERS)
+	REDIS_BLOOM_SO="$$(realpath "$(SO)")" REDIS_BLOOM_TOOL="$$(realpath "$(TOOL)")" scripts/test-matrix $(SERVERS)
 
 .PHONY: test-arm64
 test-arm64: build ## Tests on arm64 in qemu, with Debian testing's Rust and servers

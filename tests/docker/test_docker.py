@@ -1,8 +1,10 @@
-"""The lines of docs/recipes/docker.md, each block run as it is, with podman in the place of docker.
+"""The lines of docs/recipes/docker.md and contrib/docker/README.md, each block run as it is, with podman in
+the place of docker.
 
 No image comes from a registry. Each image of the page is made here: it has the server of this machine
 (REDIS_SERVER) in the places of the official image, and a start script that does what the page says of
-that image's. What the page replaces, RedisBloom, is a file that no server can load.
+that image's. What the page replaces, RedisBloom, is a file that no server can load. In the image of Rust
+cargo copies what is built already.
 
 scripts/test-docker runs this in a mount namespace of its own.
 """
@@ -20,8 +22,10 @@ import unittest
 
 ROOT = pathlib.Path(__file__).parents[2]
 PAGE = (ROOT / "docs/recipes/docker.md").read_text()
+BUILD_PAGE = (ROOT / "contrib/docker/README.md").read_text()
 BLOCK = re.compile(r"^```(sh|dockerfile)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 MODULE = os.environ["REDIS_BLOOM_SO"]
+TOOL = os.environ["REDIS_BLOOM_TOOL"]
 # Where the package has the module.
 PACKAGED = "/usr/lib/redis/modules/libredis_bloom.so"
 USER = 999
@@ -39,6 +43,15 @@ for module in /usr/local/lib/redis/modules/*.so; do
     if [ "$1" = SERVER ] && [ -x "$module" ]; then set -- "$@" --loadmodule "$module"; fi
 done
 exec "$@"
+"""
+CARGO = """#!/bin/sh
+set -e
+test -f Cargo.toml && test -f cli/Cargo.toml
+case "$*" in
+    'build --release --lib --locked') install -D /built/libredis_bloom.so target/release/libredis_bloom.so ;;
+    'build --profile cli --package redis-bloom-cli --locked') install -D /built/redis-bloom target/cli/redis-bloom ;;
+    *) exit 2 ;;
+esac
 """
 START_STACK = """#!/bin/sh
 exec /opt/redis-stack/bin/redis-server --dir /data --protected-mode no --daemonize no \\
@@ -124,6 +137,7 @@ def contained(directory):
     for name, text in files.items():
         os.environ[name] = f"{directory}/{name}"
         write(pathlib.Path(directory, name), text)
+    os.environ["BUILDAH_ISOLATION"] = "chroot"  # RUN of a Dockerfile
     # With two hierarchies of control groups mounted at once crun does nothing. Only this namespace changes.
     if os.path.ismount("/sys/fs/cgroup/unified"):
         run("umount", "/sys/fs/cgroup/unified")
@@ -140,6 +154,7 @@ def make_images(directory):
         image = Image(directory)
         image.add_server(f"/usr/local/bin/{server}" if server else "/opt/redis-stack/bin/redis-server")
         image.add(shutil.which("redis-cli"), "/usr/local/bin/redis-cli")
+        image.add(TOOL, "/built/redis-bloom")  # for its libraries
         for program in ("sh", "id", "chown", "setpriv"):
             image.add(shutil.which(program), f"/usr/bin/{program}")
         if server:
@@ -151,6 +166,14 @@ def make_images(directory):
             write(image.root / "entrypoint.sh", START_STACK, 0o755)
             write(image.root / "opt/redis-stack/lib/redisbloom.so", "not a module", 0o755)
             image.import_as(name, path, 'CMD ["/entrypoint.sh"]')
+    image = Image(directory)
+    for program in ("sh", "install", "rm"):
+        image.add(shutil.which(program), f"/usr/bin/{program}")
+    for file in (MODULE, TOOL):
+        image.copy(file, f"/built/{pathlib.Path(file).name}")
+    write(image.root / "usr/bin/apt-get", "#!/bin/sh\n", 0o755)
+    write(image.root / "usr/bin/cargo", CARGO, 0o755)
+    image.import_as("docker.io/library/rust:1.95-bookworm", path)
 
 
 @contextlib.contextmanager
@@ -287,6 +310,15 @@ os.execvp("podman", words)
         with self.container(None, block, path):
             self.ask("BF.ADD", "urls", "a")
             self.assertEqual(self.ask("BF.INFO", "urls", "ERROR"), "0.001")
+
+    def test_the_dockerfile_builds_from_the_tree(self):
+        blocks = [text for kind, text in BLOCK.findall(BUILD_PAGE) if kind == "sh"]
+        self.assertEqual(len(blocks), 2)
+        for block in blocks:
+            block = block.replace("docker build ", f"cd '{ROOT}'; docker build ")
+            with self.subTest(block), self.container(None, block, PACKAGED):
+                self.assertEqual(self.ask("EXISTS", "urls"), "1")
+                self.assertEqual(self.user, USER)
 
     def test_a_directory_is_removed_while_a_process_still_writes_there(self):
         write_more = "for at in range(20000): open(f'{sys.argv[1]}/{at}', 'w').close()"
