@@ -12,6 +12,7 @@
 //! | part           | what it measures                                                      |
 //! |----------------|-----------------------------------------------------------------------|
 //! | `commands`     | server CPU and throughput per item, then latency, by size; COUNTING   |
+//! | `clients`      | what a user of redis-benchmark sees: items a second, latency          |
 //! | `packed`       | server CPU and wall time per item of packed batches                   |
 //! | `shards`       | server CPU per item of batches over many shards                       |
 //! | `windows`      | filters that forget: CPU per item, a shift, bits per item, the AOF     |
@@ -30,6 +31,7 @@
 //!
 //! No time is asserted. A wrong answer ends the run.
 
+mod clients;
 mod commands;
 mod contender;
 mod counting;
@@ -59,8 +61,9 @@ type Part = (&'static str, fn() -> Option<Section>);
 /// The part that runs only if it is named.
 const BILLION: &str = "billion";
 
-const PARTS: [Part; 12] = [
+const PARTS: [Part; 13] = [
     ("commands", commands::run),
+    ("clients", clients::run),
     ("packed", packed::run),
     ("shards", shards::run),
     ("windows", windows::run),
