@@ -1,11 +1,11 @@
-//! Work on all shards at once: as many threads as there are primaries. Shard keys ascend by slot,
-//! and a node has a range of slots, so each thread takes a run of shards, which is about a node.
+//! Work on all shards at once: as many threads as there are primaries share the shards. Each shard
+//! has its own connection, to the node that has its slot.
 
 use std::{
     collections::HashSet,
     sync::{
         Mutex, PoisonError,
-        atomic::{AtomicBool, Ordering},
+        atomic::{AtomicUsize, Ordering},
     },
     thread,
     time::Duration,
@@ -30,8 +30,6 @@ const SILENCE: Duration = Duration::from_secs(1);
 /// The servers of a cluster, or one server.
 pub(crate) struct Servers {
     all: Targets,
-    /// The number of those that have keys.
-    primaries: usize,
     output: Output,
     /// Remarks that were printed.
     remarks: Mutex<HashSet<String>>,
@@ -40,24 +38,13 @@ pub(crate) struct Servers {
 impl Servers {
     /// Asks the server of the command line for the others.
     pub(crate) fn of(target: Target, output: &Output) -> Result<Self, Error> {
-        let mut server = target.connect()?;
-        let primaries = match server.primaries() {
-            Ok(nodes) => nodes.len().max(1),
-            // The user may not ask: redirections lead to the others.
-            Err(Error::Refused { .. }) => 1,
-            Err(error) => return Err(error),
-        };
-        Ok(Self {
-            all: Targets::of(target, &mut server)?,
-            primaries,
-            output: *output,
-            remarks: Mutex::default(),
-        })
+        let all = Targets::of(target.clone(), &mut target.connect()?)?;
+        Ok(Self { all, output: *output, remarks: Mutex::default() })
     }
 
     /// Connects to the node of `key`, by the first server that answers.
     pub(crate) fn connect(&self, key: &[u8]) -> Result<Connection, Error> {
-        self.all.connect_for(key, |error| matches!(error, Error::Connection { .. }))
+        self.all.connect_for(key)
     }
 
     /// Prints a remark, once.
@@ -172,51 +159,41 @@ fn spread<T: Send>(
     one: impl Fn(usize) -> Result<T, Error> + Sync,
     mut watch: impl FnMut(),
 ) -> Result<Vec<T>, Error> {
-    let each = count.div_ceil(servers.primaries).max(1);
-    let stop = AtomicBool::new(false);
-    let failed: Mutex<Option<Error>> = Mutex::new(None);
-    let mut results: Vec<Vec<T>> = Vec::new();
-    thread::scope(|scope| {
-        let threads: Vec<_> = (0..count)
-            .step_by(each)
-            .map(|first| {
-                let (stop, failed, one) = (&stop, &failed, &one);
-                scope.spawn(move || {
-                    let mut done = Vec::new();
-                    for place in first..count.min(first + each) {
-                        if stop.load(Ordering::Relaxed) {
-                            break;
-                        }
-                        match one(place) {
-                            Ok(result) => done.push(result),
-                            Err(error) => {
-                                stop.store(true, Ordering::Relaxed);
-                                let mut failed =
-                                    failed.lock().unwrap_or_else(PoisonError::into_inner);
-                                failed.get_or_insert(error);
-                                break;
-                            }
-                        }
-                    }
-                    done
-                })
-            })
-            .collect();
+    let threads = servers.all.primaries().min(count);
+    // Keys ascend by slot, and a node has a range of slots: neighbours in this order are on
+    // different nodes.
+    let each = count.div_ceil(threads.max(1));
+    let runs = |row| (0..threads).map(move |run| run * each + row);
+    let order: Vec<_> = (0..each).flat_map(runs).filter(|place| *place < count).collect();
+    let next = AtomicUsize::new(0);
+    let share = || {
+        let mut done = Vec::new();
+        while let Some(&place) = order.get(next.fetch_add(1, Ordering::Relaxed)) {
+            match one(place) {
+                Ok(result) => done.push((place, result)),
+                Err(error) => {
+                    // Nothing is left for the others.
+                    next.store(count, Ordering::Relaxed);
+                    return Err(error);
+                }
+            }
+        }
+        Ok(done)
+    };
+    let shares: Result<Vec<_>, Error> = thread::scope(|scope| {
+        let threads: Vec<_> = (0..threads).map(|_| scope.spawn(share)).collect();
         while threads.iter().any(|thread| !thread.is_finished()) {
             watch();
             thread::sleep(PAUSE);
         }
-        for thread in threads {
-            match thread.join() {
-                Ok(done) => results.push(done),
-                Err(panic) => std::panic::resume_unwind(panic),
-            }
-        }
+        let joined = |thread: thread::ScopedJoinHandle<'_, _>| {
+            thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+        };
+        threads.into_iter().map(joined).collect()
     });
-    match failed.into_inner().unwrap_or_else(PoisonError::into_inner) {
-        Some(error) => Err(error),
-        None => Ok(results.into_iter().flatten().collect()),
-    }
+    let mut done: Vec<_> = shares?.into_iter().flatten().collect();
+    done.sort_unstable_by_key(|(place, _)| *place);
+    Ok(done.into_iter().map(|(_, result)| result).collect())
 }
 
 fn on_one<T>(

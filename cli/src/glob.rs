@@ -3,108 +3,72 @@
 
 /// A pattern: `*`, `?`, `[a-z]`, `[^a]`, and `\\` before a character that means itself.
 #[derive(Clone, Debug)]
-pub(crate) struct Glob(Vec<Part>);
-
-#[derive(Clone, Debug)]
-enum Part {
-    /// Any number of any bytes.
-    Any,
-    /// One byte: each range has its first and its last; `except` inverts them.
-    One { ranges: Vec<(u8, u8)>, except: bool },
-}
+pub(crate) struct Glob(Vec<u8>);
 
 impl Glob {
     pub(crate) fn new(pattern: &[u8]) -> Self {
-        let mut parts = Vec::new();
-        let mut rest = pattern;
-        while let Some((&first, after)) = rest.split_first() {
-            rest = after;
-            match first {
-                b'*' => parts.push(Part::Any),
-                b'?' => parts.push(Part::One { ranges: Vec::new(), except: true }),
-                b'[' => {
-                    let (part, after) = class(rest);
-                    parts.push(part);
-                    rest = after;
-                }
-                _ => {
-                    let mut byte = first;
-                    if first == b'\\'
-                        && let Some((&escaped, after)) = rest.split_first()
-                    {
-                        (byte, rest) = (escaped, after);
-                    }
-                    parts.push(Part::One { ranges: vec![(byte, byte)], except: false });
-                }
-            }
-        }
-        Self(parts)
+        Self(pattern.to_vec())
     }
 
     /// Whether the whole name matches.
     pub(crate) fn matches(&self, name: &[u8]) -> bool {
         // The last `*` takes one byte more when what follows it does not match: no other `*` has
         // to be tried again, so the time is at most the product of both lengths.
-        let (mut part, mut place) = (0, 0);
-        let mut again: Option<(usize, usize)> = None;
+        let (mut pattern, mut left) = (&self.0[..], name);
+        let mut again: Option<(&[u8], &[u8])> = None;
         loop {
-            let fits = match (self.0.get(part), name.get(place)) {
-                (None, None) => return true,
-                (Some(Part::Any), _) => {
-                    again = Some((part, place));
-                    part += 1;
-                    continue;
-                }
-                (Some(Part::One { ranges, except }), Some(byte)) => {
-                    let inside = ranges.iter().any(|(first, last)| (first..=last).contains(&byte));
-                    inside != *except
-                }
-                _ => false,
-            };
-            if fits {
-                (part, place) = (part + 1, place + 1);
-            } else {
-                let Some((any, from)) = again else { return false };
-                if from >= name.len() {
-                    return false;
-                }
-                again = Some((any, from + 1));
-                (part, place) = (any + 1, from + 1);
+            if let Some(rest) = pattern.strip_prefix(b"*") {
+                again = Some((rest, left));
+                pattern = rest;
+                continue;
             }
+            let matched = left.split_first().and_then(|(byte, after)| {
+                let (fits, rest) = first(pattern, *byte)?;
+                fits.then_some((rest, after))
+            });
+            (pattern, left) = match (matched, again) {
+                (Some(both), _) => both,
+                _ if pattern.is_empty() && left.is_empty() => return true,
+                (None, Some((rest, [_, more @ ..]))) => {
+                    again = Some((rest, more));
+                    (rest, more)
+                }
+                (None, _) => return false,
+            };
         }
     }
 }
 
-/// The class behind `[`, and what follows it. A class without `]` reaches to the end, as on the
-/// server.
-fn class(mut rest: &[u8]) -> (Part, &[u8]) {
-    let mut ranges = Vec::new();
-    let except = rest.first() == Some(&b'^');
-    if except {
-        rest = rest.get(1..).unwrap_or_default();
-    }
-    loop {
-        match *rest {
-            [] => break,
-            [b']', ref after @ ..] => {
-                rest = after;
-                break;
-            }
-            [b'\\', byte, ref after @ ..] => {
-                ranges.push((byte, byte));
-                rest = after;
-            }
-            [first, b'-', last, ref after @ ..] => {
-                ranges.push((first.min(last), first.max(last)));
-                rest = after;
-            }
-            [byte, ref after @ ..] => {
-                ranges.push((byte, byte));
-                rest = after;
-            }
+/// Whether the first part of the pattern, which is no `*`, fits this byte, and what follows it;
+/// `None` at the end of the pattern.
+fn first(pattern: &[u8], byte: u8) -> Option<(bool, &[u8])> {
+    Some(match pattern {
+        [] => return None,
+        [b'?', rest @ ..] => (true, rest),
+        [b'[', b'^', class @ ..] => {
+            let (inside, rest) = in_class(class, byte);
+            (!inside, rest)
         }
+        [b'[', class @ ..] => in_class(class, byte),
+        [b'\\', own, rest @ ..] | [own, rest @ ..] => (*own == byte, rest),
+    })
+}
+
+/// Whether a byte is in the class behind `[`, and what follows the class. One without `]` reaches
+/// to the end, as on the server.
+fn in_class(mut class: &[u8], byte: u8) -> (bool, &[u8]) {
+    let mut inside = false;
+    loop {
+        let (low, high, rest) = match class {
+            [] => return (inside, class),
+            [b']', rest @ ..] => return (inside, rest),
+            [b'\\', own, rest @ ..] => (*own, *own, rest),
+            [low, b'-', high, rest @ ..] => (*low.min(high), *low.max(high), rest),
+            [own, rest @ ..] => (*own, *own, rest),
+        };
+        inside |= (low..=high).contains(&byte);
+        class = rest;
     }
-    (Part::One { ranges, except }, rest)
 }
 
 #[cfg(test)]

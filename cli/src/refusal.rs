@@ -28,6 +28,10 @@ pub(crate) enum Kind {
     /// A chunk that does not belong there.
     BadChunk,
     OutOfMemory,
+    /// The server is in no cluster.
+    NoCluster,
+    /// The server has no append-only file.
+    NoAppendOnlyFile,
     /// The server is a replica.
     ReadOnly,
     /// This connection will do, in a moment.
@@ -75,7 +79,7 @@ impl fmt::Display for Refusal {
 
 impl Kind {
     fn of(text: &str) -> Self {
-        const STARTS: [(&str, Kind); 25] = [
+        const STARTS: [(&str, Kind); 27] = [
             ("ERR not found", Kind::NotFound),
             ("ERR no such key", Kind::NotFound),
             ("ERR item exists", Kind::Exists),
@@ -87,6 +91,8 @@ impl Kind {
             ("ERR received bad data", Kind::BadChunk),
             ("ERR invalid offset", Kind::BadChunk),
             ("OOM", Kind::OutOfMemory),
+            ("ERR This instance has cluster support disabled", Kind::NoCluster),
+            ("ERR WAITAOF cannot be used when", Kind::NoAppendOnlyFile),
             ("READONLY ", Kind::ReadOnly),
             ("LOADING", Kind::Later),
             ("TRYAGAIN", Kind::Later),

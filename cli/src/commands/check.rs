@@ -13,7 +13,7 @@ use crate::{
     amount,
     connection::Options,
     error::{Error, Exit},
-    items::{self, Batch, Batches, Live, Packing, push_item},
+    items::{self, Batch, Batches, Live},
     membership::{Answer, Answers, Membership},
     name::{self, Named},
     output::{self, Output},
@@ -86,7 +86,7 @@ impl Arguments {
         };
         let from_arguments = !self.items.is_empty() && self.items != ["-"];
         if from_arguments {
-            let mut batch = Some(self.batch_of_arguments());
+            let mut batch = Some(Batch::of(self.items.iter().map(|item| item.as_bytes())));
             membership.ask(|| Ok(batch.take()), answered)?;
         } else {
             let size = membership.batch_size(self.input.batch);
@@ -117,14 +117,6 @@ impl Arguments {
             return Err(membership.unknown(&task, counts.unknown));
         }
         Ok(if counts.absent == 0 { Exit::Done } else { Exit::No })
-    }
-
-    fn batch_of_arguments(&self) -> Batch {
-        let mut blob = Vec::new();
-        for item in &self.items {
-            push_item(&mut blob, item.as_bytes());
-        }
-        Batch { packing: Packing::Lengths, blob, count: self.items.len() as u64, end: 0 }
     }
 
     /// Prints what is asked for about each item.
@@ -187,7 +179,17 @@ struct Line<'i> {
 
 /// A record of CSV with this field alone.
 fn csv_field(item: &[u8], lines: &mut impl Write) -> io::Result<()> {
-    let mut writer = csv::Writer::from_writer(lines);
-    writer.write_record([item])?;
-    writer.flush()
+    // An empty line is no record.
+    if !item.is_empty() && !item.iter().any(|byte| b"\",\r\n".contains(byte)) {
+        lines.write_all(item)?;
+        return lines.write_all(b"\n");
+    }
+    lines.write_all(b"\"")?;
+    for part in item.split_inclusive(|&byte| byte == b'"') {
+        lines.write_all(part)?;
+        if part.ends_with(b"\"") {
+            lines.write_all(b"\"")?;
+        }
+    }
+    lines.write_all(b"\"\n")
 }

@@ -5,12 +5,12 @@
 //!                                        └─confirmed─▶ Journal
 //! ```
 
+mod input;
+
 use std::{
-    collections::HashSet,
     ffi::OsString,
-    fs::{self, File},
-    io::{self, Read},
-    os::unix::fs::MetadataExt as _,
+    fs::File,
+    io,
     path::{Path, PathBuf},
     sync::Arc,
     thread,
@@ -25,12 +25,11 @@ use crate::{
     at_once::Servers,
     connection::{Connection, Options, Target, Targets},
     error::{Error, Exit},
-    interrupt,
-    items::{self, Batches, Live, Source},
+    interrupt, items,
     loading::{
         Delivery, Failure, Fleet, Goal, Items, Ledger, Route, Seen, Settings, Sink, Stop, Totals,
         Verdict,
-        journal::{self, Identity, Journal, Position},
+        journal::{Identity, Journal, Position},
     },
     name,
     new_shard::growth_of,
@@ -39,6 +38,7 @@ use crate::{
     sharded::{self, Filter},
     window::{self, Forgets},
 };
+use input::{Input, Regular};
 
 /// The longest sleep without a look for Ctrl-C.
 const MOMENT: Duration = Duration::from_millis(100);
@@ -88,9 +88,6 @@ pub(crate) struct Arguments {
     /// Creates the filter if there is none: the rate of false positives
     #[arg(long, value_name = "RATE", value_parser = amount::rate, requires = "capacity")]
     error: Option<f64>,
-    /// Reads the items, looks for the filter, and adds nothing
-    #[arg(long)]
-    dry_run: bool,
     /// How often the journal is written
     #[arg(long, hide = true, value_name = "TIME", default_value = "1s")]
     #[arg(value_parser = amount::time)]
@@ -116,13 +113,6 @@ struct Summary {
     complete: bool,
 }
 
-/// What would be done.
-#[derive(Serialize)]
-struct DryRun {
-    items: u64,
-    would_create: bool,
-}
-
 /// How to go on after a load that ended early.
 #[derive(Clone, Copy, Debug)]
 enum Next {
@@ -130,22 +120,6 @@ enum Next {
     Resume,
     /// Without journals.
     Skip,
-}
-
-/// A file of the command line.
-struct Input {
-    /// For messages.
-    name: String,
-    source: Source,
-    /// `None` for standard input, pipes and devices.
-    regular: Option<Regular>,
-}
-
-struct Regular {
-    file: File,
-    path: PathBuf,
-    identity: Identity,
-    start: Position,
 }
 
 impl Arguments {
@@ -161,12 +135,11 @@ impl Arguments {
         let target = connection.target()?;
         let inputs = self.files.iter().map(|file| self.input(file, target.database(), output));
         let mut inputs = inputs.collect::<Result<Vec<_>, _>>()?;
-        are_different(&inputs)?;
+        input::are_different(&inputs)?;
         let started = Instant::now();
         let (mut again, mut resent) = (0, 0);
         loop {
-            let opened = self.open(&target, &mut inputs, rules, output)?;
-            let Some((mut sink, ledger)) = opened else { return Ok(Exit::Done) };
+            let (mut sink, ledger) = self.open(&target, &mut inputs, rules, output)?;
             let loaded = self.load(&inputs, &mut sink, &ledger, output);
             let loaded = sink.concluded(loaded);
             let mut totals = sink.totals();
@@ -186,19 +159,18 @@ impl Arguments {
             for mut journal in ledger.journals().into_iter().flatten() {
                 journal.close()?;
             }
-            begin_again(&mut inputs);
+            input::begin_again(&mut inputs);
         }
     }
 
-    /// Finds the filter, or creates it, and begins its journals; `None` if that was all to do.
+    /// Finds the filter, or creates it, and begins its journals.
     fn open(
         &self,
         target: &Target,
         inputs: &mut [Input],
         rules: Option<Rules>,
         output: &Output,
-    ) -> Result<Option<(Sink, Arc<Ledger>)>, Error> {
-        let early = |stop: Failure| self.explained(stop, Next::Skip, Totals::default());
+    ) -> Result<(Sink, Arc<Ledger>), Error> {
         let mut server = target.connect_for(self.key())?;
         // A server that loads its data is waited for.
         let find = |server: &mut Connection, _| sharded::find(server, self.key());
@@ -211,46 +183,40 @@ impl Arguments {
             }
         }
         let targets = Targets::of(target.clone(), &mut server)?;
-        let loaded = resumed(inputs).next().is_some();
+        let loaded = input::resumed(inputs).next().is_some();
         let route = Route { place: Some(0), loaded, ..Route::new(self.key(), targets, output) };
         let ledger = Arc::clone(&route.ledger);
         let mut settings =
             Settings { acks: self.acks, durable: self.durable, retry_for: self.retry_for };
-        let sink = match filter {
-            Filter::Sharded(_) if self.dry_run => {
-                return self.count(inputs, true, output).map(|()| None);
-            }
+        let (sink, generation, found) = match filter {
             Filter::Sharded(descriptor) => {
                 let fleet = Fleet::start(Goal::Filter(descriptor), settings, route);
-                let fleet = fleet.map_err(early)?;
-                let now = fleet.generations();
-                self.resume_at(inputs, &ledger, now.first(), fleet.found(), output);
+                let fleet = fleet.map_err(|failure| self.early(failure))?;
                 self.remark_found(output);
-                Sink::Shards(Box::new(fleet))
+                let (generation, found) = (fleet.generations().first().copied(), fleet.found());
+                (Sink::Shards(Box::new(fleet)), generation, found)
             }
             Filter::Key => {
                 settings.acks = Some(self.acks.unwrap_or(0));
-                let opened = Delivery::open(settings, route, server);
-                let (mut delivery, found) = opened.map_err(|stop| early(stop.into()))?;
-                if found {
-                    self.check_window(&mut delivery, rules)?;
-                }
-                if self.dry_run {
-                    return self.count(inputs, found, output).map(|()| None);
-                }
-                self.find_or_create(&mut delivery, found, rules, output)?;
-                delivery.prepare().map_err(|stop| early(stop.into()))?;
+                let (mut delivery, found) =
+                    Delivery::open(settings, route, server).map_err(|stop| self.early(stop))?;
+                let found = self.find_or_create(&mut delivery, found, rules, output)?;
+                delivery.prepare().map_err(|stop| self.early(stop))?;
                 ledger.begin(Vec::new(), vec![delivery.mark().cloned()]);
-                self.resume_at(inputs, &ledger, None, &[delivery.found().cloned()], output);
-                Sink::Key(Box::new(delivery))
+                (Sink::Key(Box::new(delivery)), None, vec![found])
             }
         };
+        self.resume(inputs, &ledger, (generation, &found), output);
         let mut journals = Vec::new();
         for input in &*inputs {
-            journals.push(self.journal(input, &sink, &ledger, output)?);
+            // What counts items twice is never sent again.
+            journals.push(match sink.counting() {
+                true => None,
+                false => input.journal(&ledger, self.journal_every, output)?,
+            });
         }
         ledger.keep(journals);
-        Ok(Some((sink, ledger)))
+        Ok((sink, ledger))
     }
 
     fn key(&self) -> &[u8] {
@@ -311,73 +277,58 @@ impl Arguments {
     }
 
     /// Opens a file, and looks for its journal.
-    fn input(&self, name: &Path, database: i64, output: &Output) -> Result<Input, Error> {
-        let source = Source::named(name);
-        let name = source.name();
-        let Source::File(path) = &source else {
-            return self.no_journal(&name).map(|()| Input { name, source, regular: None });
-        };
-        let metadata = fs::metadata(path).map_err(Error::file(path))?;
-        if metadata.is_dir() {
-            return Err(Error::file(path)(io::ErrorKind::IsADirectory.into()));
-        }
-        if !metadata.is_file() {
-            // A named pipe is opened once, when its turn comes: its writer sees that end.
-            return self.no_journal(&name).map(|()| Input { name, source, regular: None });
-        }
-        let mut file = File::open(path).map_err(Error::file(path))?;
-        let identity = Identity::of(&mut file, (self.key(), database), self.items.form());
-        let identity = identity.map_err(Error::file(path))?;
-        let journal = journal::path_for(path);
-        let mut start = Position::default();
-        if !self.dry_run {
-            let found = Journal::read(&journal, path, &identity, self.restart)?;
-            match found {
-                Some(position) if self.resume => start = position,
+    fn input(&self, path: &Path, database: i64, output: &Output) -> Result<Input, Error> {
+        let identity =
+            |file: &mut File| Identity::of(file, (self.key(), database), self.items.form());
+        let mut input = Input::open(path, identity)?;
+        let name = &input.name;
+        match &mut input.regular {
+            Some(regular) => match Journal::read(&regular.path, &regular.identity, self.restart)? {
+                Some(position) if self.resume => regular.start = position,
                 None if self.resume => {
                     output.remark(format_args!("{name}: no journal, so from the beginning"));
                 }
-                Some(position) if position.offset > 0 => output.remark(format_args!(
-                    "{name}: from the beginning, with a new journal; that of an earlier load was \
-                     behind {} items",
+                Some(position) => output.remark(format_args!(
+                    "{name}: from the beginning, with a new journal; that of an earlier load \
+                         was behind {} items",
                     amount::grouped(position.items)
                 )),
-                _ => {}
+                None => {}
+            },
+            None if self.resume => {
+                return Err(Error::usage(
+                    format!("{name} cannot be resumed: it has no journal"),
+                    "Name a file, or leave out what is loaded by --skip.",
+                ));
             }
+            None => {}
         }
-        let path = path.clone();
-        Ok(Input { name, source, regular: Some(Regular { file, path, identity, start }) })
+        Ok(input)
     }
 
-    fn no_journal(&self, name: &str) -> Result<(), Error> {
-        if self.resume {
-            return Err(Error::usage(
-                format!("{name} cannot be resumed: it has no journal"),
-                "Name a file, or leave out what is loaded by --skip.",
-            ));
-        }
-        Ok(())
-    }
-
-    /// Sees that there is a filter.
+    /// Sees that there is a filter, which forgets as the options say.
     fn find_or_create(
         &self,
         delivery: &mut Delivery,
-        found: bool,
+        mut found: Option<Seen>,
         rules: Option<Rules>,
         output: &Output,
-    ) -> Result<(), Error> {
-        if !found {
+    ) -> Result<Option<Seen>, Error> {
+        let created = found.is_none();
+        if created {
             let (Some(items), Some(error)) = (self.capacity, self.error) else {
-                return Err(self.missing());
+                return Err(Error::refused(format!("load {}", self.shown()), "ERR not found"));
             };
-            let early = |stop: Stop| self.explained(stop.into(), Next::Skip, Totals::default());
-            delivery.create(items, error, rules).map_err(early)?;
+            found = delivery.create(items, error, rules).map_err(|stop| self.early(stop))?;
+        }
+        if let Some(rules) = rules {
             // Somebody else may have been faster: BF.ADD makes a filter without a window.
-            self.check_window(delivery, rules)?;
-            output.remark(format_args!("{} created", self.shown()));
-        } else {
-            self.remark_found(output);
+            let forgets = delivery.forgets().map_err(|stop| self.early(stop))?;
+            forgets.must_be(rules, &self.shown())?;
+        }
+        match created {
+            true => output.remark(format_args!("{} created", self.shown())),
+            false => self.remark_found(output),
         }
         if delivery.counting() && self.resume {
             return Err(Error::usage(
@@ -385,14 +336,7 @@ impl Arguments {
                 "Leave out what is loaded by --skip in place of --resume.",
             ));
         }
-        Ok(())
-    }
-
-    /// Refuses a filter that does not forget as --window says.
-    fn check_window(&self, delivery: &mut Delivery, rules: Option<Rules>) -> Result<(), Error> {
-        let Some(rules) = rules else { return Ok(()) };
-        let early = |stop: Stop| self.explained(stop.into(), Next::Skip, Totals::default());
-        delivery.forgets().map_err(early)?.must_be(rules, &self.shown())
+        Ok(found)
     }
 
     /// Says that a filter is there which was to be created.
@@ -407,82 +351,42 @@ impl Arguments {
         }
     }
 
-    /// Sees that the filter has what an earlier load put there: `found` of it, or of the shards of
-    /// the generation that answers. If nothing proves that, the load begins again.
-    fn resume_at(
+    /// Sees that the filter has what an earlier load put there: the generation that answers, and
+    /// what was found of its shards, or of the filter in one key. If nothing proves that, the load
+    /// begins again.
+    fn resume(
         &self,
         inputs: &mut [Input],
         ledger: &Ledger,
-        generation: Option<&u64>,
-        found: &[Option<Seen>],
+        (generation, found): (Option<u64>, &[Option<Seen>]),
         output: &Output,
     ) {
         let has_all = |file: &Regular| {
             let Position { generations, marks, .. } = &file.start;
             let mut pairs = marks.iter().zip(found);
-            generations.first() == generation
+            generations.first().copied() == generation
                 && marks.len() == found.len()
                 && pairs.all(|(mark, seen)| match (mark, seen) {
                     (Some(mark), Some(seen)) => mark.judged(seen) == Verdict::Proved,
                     _ => false,
                 })
         };
-        if resumed(inputs).all(has_all) {
-            for file in resumed(inputs) {
-                // The next generation may lack what is loaded.
-                ledger.follow(&file.start.generations);
-                output.remark(format_args!(
-                    "{}: goes on at byte {}, behind {} items",
-                    name::readable_path(&file.path),
-                    file.start.offset,
-                    amount::grouped(file.start.items)
-                ));
-            }
-        } else {
+        if !input::resumed(inputs).all(has_all) {
             output.remark(format_args!(
                 "nothing proves that {} has all items of the earlier load: from the beginning",
                 self.shown()
             ));
-            begin_again(inputs);
+            return input::begin_again(inputs);
         }
-    }
-
-    /// Starts the journal of a file, if it can have one.
-    fn journal(
-        &self,
-        input: &Input,
-        sink: &Sink,
-        ledger: &Ledger,
-        output: &Output,
-    ) -> Result<Option<Journal>, Error> {
-        let Some(file) = input.regular.as_ref().filter(|_| !sink.counting()) else {
-            return Ok(None);
-        };
-        let path = journal::path_for(&file.path);
-        let (output_of_thread, shown) = (*output, path.display().to_string());
-        let failed = move |error: &io::Error| {
-            output_of_thread.remark(format_args!("{shown}: {error}; an older journal stays"));
-        };
-        let loaded = file.file.try_clone().map_err(Error::file(&file.path))?;
-        let (loaded, every) = ((loaded, file.identity.clone()), self.journal_every);
-        let start = ledger.described(file.start.clone());
-        match Journal::start(path.clone(), loaded, start, every, failed) {
-            Ok(journal) => Ok(Some(journal)),
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => Err(Error::usage(
-                format!("{} is being loaded already", name::readable_path(&file.path)),
-                "Wait for that load; or read the file from standard input, without a journal.",
-            )),
-            Err(error) if error.kind() == io::ErrorKind::InvalidData => Err(Error::usage(
-                format!("{}.new: {error}", path.display()),
-                "Give it another name: a load writes its journal there.",
-            )),
-            Err(error) => {
-                output.remark(format_args!(
-                    "{}: {error}; without a journal this load cannot be resumed",
-                    path.display()
-                ));
-                Ok(None)
-            }
+        for file in input::resumed(inputs) {
+            // The next generation may lack what is loaded.
+            ledger.follow(&file.start.generations);
+            output.remark(format_args!(
+                "{}: goes on at byte {}, behind {} items",
+                name::readable_path(&file.path),
+                file.start.offset,
+                amount::grouped(file.start.items)
+            ));
         }
     }
 
@@ -495,16 +399,13 @@ impl Arguments {
         output: &Output,
     ) -> Result<(), Failure> {
         let mut pace = Pace { rate: self.rate, started: Instant::now(), due: 0.0 };
-        let most = sink.most().min(pace.most());
         let size = sink.batch_size(self.items.batch);
         let mut skip = self.skip;
         for (number, input) in inputs.iter().enumerate() {
             let (length, begin) = input.extent();
             let mut progress = Progress::new(output, &input.name, length).from(begin);
-            let name = input.name.clone();
-            let kept = input.kept()?;
             let batches = input.batches(&self.items)?;
-            let mut batches = batches.at_most(most).of_size(size);
+            let mut batches = batches.at_most(pace.most()).of_size(size);
             let mut items = 0;
             loop {
                 if interrupt::requested() {
@@ -520,7 +421,7 @@ impl Arguments {
                     }
                     Err(error) => {
                         sink.finish()?;
-                        return Err(Error::file(name)(error).into());
+                        return Err(Error::file(&input.name)(error).into());
                     }
                 };
                 let skipped = skip.min(batch.count);
@@ -543,12 +444,10 @@ impl Arguments {
                 progress.note(sink.note());
                 progress.at(end, items, Unit::Items);
             }
-            if let Some((file, identity)) = kept
-                && !file.metadata().is_ok_and(|metadata| identity.is_unchanged(&metadata))
-            {
+            if !input.is_unchanged() {
                 sink.finish()?;
                 return Err(Failure::from(Error::incomplete(
-                    format!("{name} changed while it was read"),
+                    format!("{} changed while it was read", input.name),
                     "Load it again from the beginning when nobody writes it.",
                 )));
             }
@@ -563,42 +462,14 @@ impl Arguments {
         sink.finish()
     }
 
-    /// Reads the items, and says how many there are.
-    fn count(&self, inputs: &[Input], found: bool, output: &Output) -> Result<(), Error> {
-        let creates = self.capacity.is_some();
-        if !found && !creates {
-            return Err(self.missing());
-        }
-        let mut items = 0;
-        for input in inputs {
-            let name = input.name.clone();
-            let mut batches = input.batches(&self.items)?;
-            loop {
-                interrupt::check("Nothing was added.")?;
-                match batches.next_batch() {
-                    Ok(Some(batch)) => items += batch.count,
-                    Ok(None) => break,
-                    Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
-                    Err(error) => return Err(Error::file(name)(error)),
-                }
-            }
-        }
-        let items = items.saturating_sub(self.skip);
-        let created = if found { "" } else { ", which would be created" };
-        let counted = amount::grouped(items);
-        output.data(
-            &DryRun { items, would_create: !found },
-            format_args!("{counted} items would be added to {}{created}", self.shown()),
-        )
-    }
-
     /// The name, for messages.
     fn shown(&self) -> String {
         name::readable(self.key())
     }
 
-    fn missing(&self) -> Error {
-        Error::refused(format!("load {}", self.shown()), "ERR not found")
+    /// The error for a load that ended before it began.
+    fn early(&self, failure: impl Into<Failure>) -> Error {
+        self.explained(failure.into(), Next::Skip, Totals::default())
     }
 
     /// The error for a load that ended early.
@@ -620,69 +491,12 @@ impl Arguments {
     }
 }
 
-/// The files that an earlier load began.
-fn resumed(inputs: &[Input]) -> impl Iterator<Item = &Regular> {
-    let files = inputs.iter().flat_map(|input| &input.regular);
-    files.filter(|file| file.start.offset > 0)
-}
-
-/// Refuses a file that is named twice: it has one journal.
-fn are_different(inputs: &[Input]) -> Result<(), Error> {
-    let mut seen = HashSet::new();
-    for file in inputs.iter().flat_map(|input| &input.regular) {
-        let metadata = file.file.metadata().map_err(Error::file(&file.path))?;
-        if !seen.insert((metadata.dev(), metadata.ino())) {
-            let what = format!("{} is named twice", name::readable_path(&file.path));
-            return Err(Error::usage(what, "Name each file once."));
-        }
-    }
-    Ok(())
-}
-
-/// Begins at the start of all files.
-fn begin_again(inputs: &mut [Input]) {
-    for file in inputs.iter_mut().flat_map(|input| &mut input.regular) {
-        file.start = Position::default();
-    }
-}
-
-impl Input {
-    /// The length of a regular file, and where to begin in it.
-    fn extent(&self) -> (Option<u64>, u64) {
-        match &self.regular {
-            Some(regular) => (Some(regular.identity.size()), regular.start.offset),
-            None => (None, 0),
-        }
-    }
-
-    /// The open file, and what it was when it was opened.
-    fn kept(&self) -> Result<Option<(File, Identity)>, Error> {
-        let Some(regular) = &self.regular else { return Ok(None) };
-        let file = regular.file.try_clone().map_err(Error::file(&regular.path))?;
-        Ok(Some((file, regular.identity.clone())))
-    }
-
-    fn batches(&self, options: &items::Options) -> Result<Batches<Box<dyn Read>>, Error> {
-        let Some(regular) = &self.regular else {
-            let input: Box<dyn Read> = match &self.source {
-                Source::Stdin => Box::new(Live::new(io::stdin())),
-                Source::File(path) => {
-                    let path = path.clone();
-                    Box::new(Live::opened(|| File::open(path)))
-                }
-            };
-            return Ok(Batches::new(input, options));
-        };
-        let file = regular.file.try_clone().map_err(Error::file(&regular.path))?;
-        Batches::resumed(file, options, regular.start.offset).map_err(Error::file(&regular.path))
-    }
-}
-
 impl Summary {
     fn text(&self) -> String {
-        let [items, new, known] = [self.items, self.new, self.known].map(amount::grouped);
+        let [new, known] = [self.new, self.known].map(amount::grouped);
+        let items = amount::counted(self.items, "item");
         let rate = amount::readable_items(self.items_per_second as u64);
-        format!("{items} items: {new} new, {known} known; {:.2} s, {rate}/s", self.seconds)
+        format!("{items}: {new} new, {known} known; {:.2} s, {rate}/s", self.seconds)
     }
 }
 

@@ -10,23 +10,20 @@ use std::{
     fs::File,
     io::{self, Read as _},
     path::PathBuf,
-    sync::Arc,
 };
 
 use serde::Serialize;
 
 use crate::{
     amount,
-    connection::{Options, Target, Targets},
+    connection::Options,
     error::{Error, Exit},
-    items::{self, Batch, Batches, Packing, Source, push_item},
-    loading::{self, Failure, Ledger, Route, Settings, Sink, Totals},
+    items::{self, Batch, Batches, Source},
     membership::{Answer, Membership},
     name::{self, Named},
     output::{self, Output},
     progress::{Progress, Unit},
-    retry::RETRY_FOR,
-    sharded, statistics,
+    statistics,
 };
 
 /// Bytes of a probe.
@@ -46,9 +43,6 @@ pub(crate) struct Arguments {
     /// File of items that were added; - is standard input
     #[arg(long)]
     file: Option<PathBuf>,
-    /// Adds lost items again
-    #[arg(long, requires = "file")]
-    repair: bool,
     /// Number of random items that measure the rate; 0 measures nothing
     #[arg(long, value_name = "NUMBER", value_parser = amount::items)]
     probes: Option<u64>,
@@ -89,7 +83,6 @@ struct Items {
     /// Items of lost shards.
     #[serde(skip_serializing_if = "output::is_default")]
     unknown: u64,
-    repaired: u64,
     /// The first of the lost items, escaped.
     lost_items: Vec<String>,
     /// Whether the filter forgets: what is absent may be older than its window.
@@ -140,18 +133,16 @@ impl Arguments {
                 "Name the items by --file, or leave out --probes.",
             ));
         }
-        let target = connection.target()?;
         let key = name::bytes(&self.name);
         let mut report = Report::of(key);
-        let mut membership = Membership::find(&target, key)?;
+        let mut membership = Membership::find(&connection.target()?, key)?;
         let (asked, estimated) = membership.rates()?;
         let before = membership.identities()?;
         let mut unknown = 0;
         if let Some(file) = &self.file {
             let source = Source::named(file);
-            let mut items = self.look_for_items(&source, &target, &mut membership, output)?;
+            let items = self.look_for_items(&source, &mut membership, output)?;
             unknown = items.unknown;
-            items.forgets = items.lost > 0 && membership.forgets()?;
             report.items = Some(items);
         }
         let asked = self.error.or(asked);
@@ -178,8 +169,7 @@ impl Arguments {
                 "Verify it again.",
             ));
         }
-        let found =
-            report.items.as_ref().map(|items| items.lost == items.repaired && items.unknown == 0);
+        let found = report.items.as_ref().map(|items| items.lost == 0 && items.unknown == 0);
         let rate = report.rate.as_ref().and_then(Rate::passes);
         report.passed = [found, rate].into_iter().flatten().reduce(|one, other| one && other);
         output.data(&report, &report)?;
@@ -192,15 +182,13 @@ impl Arguments {
         Ok(if report.passed == Some(false) { Exit::No } else { Exit::Done })
     }
 
+    /// Asks for the items of a file.
     fn look_for_items(
         &self,
         source: &Source,
-        target: &Target,
         membership: &mut Membership,
         output: &Output,
     ) -> Result<Items, Error> {
-        let key = name::bytes(&self.name);
-        let mut repairs = None;
         let (input, length) = source.open()?;
         let size = membership.batch_size(self.input.batch);
         let mut batches = Batches::new(input, &self.input).of_size(size as usize);
@@ -211,79 +199,21 @@ impl Arguments {
             found.items += answers.items;
             progress.at(batch.end, found.items, Unit::Items);
             found.unknown += answers.unknown;
-            if answers.present + answers.unknown == answers.items {
-                return Ok(());
-            }
-            let items = batch.items().into_iter().zip(answers.iter());
-            let lost = items.filter(|(_, answer)| *answer == Answer::Absent);
-            let lost: Vec<_> = lost.map(|(item, _)| item).collect();
-            found.lost += lost.len() as u64;
-            let room = SHOWN - found.lost_items.len();
-            found.lost_items.extend(lost.iter().take(room).map(|item| escaped(item)));
-            if self.repair {
-                let repairs = match &mut repairs {
-                    Some(repairs) => repairs,
-                    none => none.insert(Repairs::of(key, target, output)?),
-                };
-                repairs.add(&lost)?;
-                found.repaired += lost.len() as u64;
+            let lost = answers.items - answers.present - answers.unknown;
+            found.lost += lost;
+            if lost > 0 && found.lost_items.len() < SHOWN {
+                let items = batch.items().into_iter().zip(answers.iter());
+                let lost = items.filter(|(_, answer)| *answer == Answer::Absent);
+                let room = SHOWN - found.lost_items.len();
+                // On one line: bytes that are no printable ASCII as `\x0a`.
+                let shown = lost.take(room).map(|(item, _)| item.escape_ascii().to_string());
+                found.lost_items.extend(shown);
             }
             Ok(())
         })?;
-        if let Some(repairs) = repairs {
-            repairs.finish()?;
-        }
+        found.forgets = found.lost > 0 && membership.forgets()?;
         Ok(found)
     }
-}
-
-/// Adds lost items again, by connections of its own: on those of the queries replies are under way.
-struct Repairs {
-    task: String,
-    sink: Sink,
-    ledger: Arc<Ledger>,
-}
-
-impl Repairs {
-    fn of(name: &[u8], target: &Target, output: &Output) -> Result<Self, Error> {
-        let task = format!("verify {}", name::readable(name));
-        let mut server = target.connect_for(name)?;
-        let filter = sharded::find(&mut server, name)?;
-        let targets = Targets::of(target.clone(), &mut server)?;
-        let route = Route { place: Some(0), ..Route::new(name, targets, output) };
-        let ledger = Arc::clone(&route.ledger);
-        let settings = Settings { acks: None, durable: false, retry_for: RETRY_FOR };
-        match Sink::open(filter, settings, route, server) {
-            Ok(sink) => Ok(Self { task, sink, ledger }),
-            Err(failure) => Err(explained(failure, &task, Totals::default())),
-        }
-    }
-
-    /// Adds items as `load` does.
-    fn add(&mut self, items: &[&[u8]]) -> Result<(), Error> {
-        let mut blob = Vec::new();
-        items.iter().for_each(|item| push_item(&mut blob, item));
-        let batch = Batch { packing: Packing::Lengths, blob, count: items.len() as u64, end: 0 };
-        let mut batches = batch.cut(self.sink.most()).into_iter();
-        let added = batches.try_for_each(|batch| self.sink.offer(&self.ledger, 0, batch));
-        added.or_else(|failure| self.ended(Err(failure)))
-    }
-
-    /// Sees that all items are in.
-    fn finish(mut self) -> Result<(), Error> {
-        let done = self.sink.finish();
-        self.ended(done)
-    }
-
-    fn ended(&mut self, done: Result<(), Failure>) -> Result<(), Error> {
-        let done = self.sink.concluded(done);
-        done.map_err(|failure| explained(failure, &self.task, self.sink.totals()))
-    }
-}
-
-fn explained(failure: Failure, task: &str, totals: Totals) -> Error {
-    let items = loading::Items { count: totals.items, confirmed: false, unknown: totals.unknown };
-    failure.explained(task, &items, "Then verify again.")
 }
 
 /// Asks for random items: how many were answered, and how many of them test present.
@@ -317,14 +247,7 @@ fn count_positives(
 fn random_items(random: &mut File, count: u64) -> io::Result<Batch> {
     let mut bytes = vec![0; count as usize * PROBE];
     random.read_exact(&mut bytes)?;
-    let mut blob = Vec::with_capacity(bytes.len() + count as usize);
-    bytes.chunks_exact(PROBE).for_each(|item| push_item(&mut blob, item));
-    Ok(Batch { packing: Packing::Lengths, blob, count, end: 0 })
-}
-
-/// An item on one line: bytes that are no printable ASCII as `\x0a`.
-fn escaped(item: &[u8]) -> String {
-    item.escape_ascii().to_string()
+    Ok(Batch::of(bytes.chunks_exact(PROBE)))
 }
 
 impl fmt::Display for Report<'_> {
@@ -352,17 +275,13 @@ impl fmt::Display for Items {
         if self.unknown > 0 {
             write!(formatter, "{} not known, ", amount::grouped(self.unknown))?;
         }
-        match (self.lost, self.repaired) {
-            (0, _) if self.unknown > 0 => formatter.write_str("all others present."),
-            (0, _) => formatter.write_str("all present."),
-            (lost, 0) if self.forgets => {
+        match self.lost {
+            0 if self.unknown > 0 => formatter.write_str("all others present."),
+            0 => formatter.write_str("all present."),
+            lost if self.forgets => {
                 write!(formatter, "{} forgotten or lost.", amount::grouped(lost))
             }
-            (lost, 0) => write!(formatter, "{} LOST.", amount::grouped(lost)),
-            (lost, _) => {
-                let absent = self.absent();
-                write!(formatter, "{} {absent} and added again.", amount::grouped(lost))
-            }
+            lost => write!(formatter, "{} LOST.", amount::grouped(lost)),
         }
     }
 }
@@ -489,10 +408,5 @@ mod tests {
         ] {
             assert_eq!(percent(rate), expected);
         }
-    }
-
-    #[test]
-    fn items_are_escaped() {
-        assert_eq!(escaped(b"a b\n\xff"), "a b\\n\\xff");
     }
 }

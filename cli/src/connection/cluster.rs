@@ -6,7 +6,7 @@ use crate::sharding::key_slot;
 use redis::Value;
 
 use super::{Connection, Target};
-use crate::error::Error;
+use crate::{error::Error, refusal::Kind};
 
 /// Some slots of a cluster and the servers that have them: the primary first, then its replicas.
 #[derive(Clone)]
@@ -33,11 +33,7 @@ impl Nodes {
         let asked = server.target.clone();
         let reply = match server.call(redis::cmd("CLUSTER").arg("SLOTS")) {
             Ok(reply) => reply,
-            Err(Error::Refused { refusal, .. })
-                if refusal.text.contains("cluster support disabled") =>
-            {
-                return Ok(Self { asked, ranges: None });
-            }
+            Err(error) if error.is(Kind::NoCluster) => return Ok(Self { asked, ranges: None }),
             Err(error) => return Err(error),
         };
         let wrong = || Error::reply("CLUSTER SLOTS", &reply);
@@ -47,26 +43,22 @@ impl Nodes {
         Ok(Self { ranges: Some(ranges.ok_or_else(wrong)?), asked })
     }
 
-    /// Like [`Nodes::of`]. If the user may not ask, this server alone: redirections lead to the
-    /// others then.
+    /// Like [`Nodes::of`]. If the user may not ask, or the reply is not understood, this server
+    /// alone: redirections lead to the others then.
     pub(crate) fn of_if_allowed(server: &mut Connection) -> Result<Self, Error> {
         match Self::of(server) {
-            Err(Error::Refused { .. }) => Ok(Self { asked: server.target.clone(), ranges: None }),
+            Err(Error::Refused { .. } | Error::Reply { .. }) => {
+                Ok(Self { asked: server.target.clone(), ranges: None })
+            }
             nodes => nodes,
         }
     }
 
     /// The primary that has the slot of `key`; `None` if no node has it.
     pub(crate) fn node_of(&self, key: &[u8]) -> Option<&Target> {
-        self.servers_of(key).first()
-    }
-
-    /// The primary that has the slot of `key`, and its replicas. Empty if no node has it.
-    fn servers_of(&self, key: &[u8]) -> &[Target] {
-        let Some(ranges) = &self.ranges else { return std::slice::from_ref(&self.asked) };
+        let Some(ranges) = &self.ranges else { return Some(&self.asked) };
         let slot = key_slot(key);
-        let range = ranges.iter().find(|range| range.slots.contains(&slot));
-        range.map_or(&[], |range| &range.servers)
+        ranges.iter().find(|range| range.slots.contains(&slot))?.servers.first()
     }
 
     /// The servers that have keys: the primaries of the cluster, or this server alone.
@@ -85,7 +77,7 @@ impl Nodes {
         let mut nodes: Vec<Target> = Vec::new();
         for range in self.ranges.iter().flatten() {
             for server in range.servers.iter().take(most) {
-                if nodes.iter().all(|known| known.address != server.address) {
+                if !nodes.iter().any(|known| known.same_server(server)) {
                     nodes.push(server.clone());
                 }
             }
@@ -119,14 +111,6 @@ impl Connection {
     /// `Error::Refused` if the user may not ask.
     pub(crate) fn primaries(&mut self) -> Result<Vec<Target>, Error> {
         Nodes::of(self).map(|nodes| nodes.primaries())
-    }
-
-    /// All servers of the cluster, replicas included.
-    ///
-    /// # Errors
-    /// `Error::Refused` if the user may not ask.
-    pub(crate) fn nodes(&mut self) -> Result<Vec<Target>, Error> {
-        Nodes::of(self).map(|nodes| nodes.all())
     }
 }
 

@@ -3,76 +3,92 @@
 use std::{
     sync::{
         Arc,
-        atomic::{AtomicUsize, Ordering},
+        atomic::{AtomicBool, AtomicUsize, Ordering},
     },
     time::Duration,
 };
 
-use super::{Connection, Target};
+use super::{Connection, Nodes, Target};
 use crate::error::Error;
 
 /// The longest wait for a reply while a connection is made, if another server may answer instead:
 /// a process that is stopped, or a host that is gone, costs no more than this.
 const ATTEMPT: Duration = Duration::from_secs(5);
 
-/// The servers of a cluster, or one server. That which answered last is asked first.
+/// The servers of a cluster, or one server. The node that has the slot of a key is asked first, as
+/// long as all nodes answer; then that which answered last. Clones share what they learn.
 #[derive(Clone)]
 pub(crate) struct Targets {
     all: Arc<[Target]>,
-    /// The place of the server that answered last. Clones share it.
+    nodes: Arc<Nodes>,
+    /// The place of the server that answered last.
     last: Arc<AtomicUsize>,
+    /// A node failed: `nodes` may be out of date.
+    stale: Arc<AtomicBool>,
 }
 
 impl Targets {
     /// The server, then the other nodes of its cluster.
     pub(crate) fn of(target: Target, connection: &mut Connection) -> Result<Self, Error> {
-        let nodes = match connection.nodes() {
-            // The user may not ask, or the reply is not understood: there is one server then.
-            Err(Error::Refused { .. } | Error::Reply { .. }) => Vec::new(),
-            nodes => nodes?,
-        };
-        let mut all = vec![target];
-        for node in nodes {
-            if node.to_string() != all[0].to_string() {
-                all.push(node);
-            }
-        }
-        Ok(Self { all: all.into(), last: Arc::default() })
+        let nodes = Nodes::of_if_allowed(connection)?;
+        let others = nodes.all().into_iter().filter(|node| !node.same_server(&target));
+        let all: Vec<_> = [target.clone()].into_iter().chain(others).collect();
+        let (last, stale) = Default::default();
+        Ok(Self { all: all.into(), nodes: Arc::new(nodes), last, stale })
     }
 
-    /// The places of all servers, first that of the server which answered last.
-    pub(crate) fn places(&self) -> impl Iterator<Item = usize> + use<> {
+    /// The number of servers that have keys.
+    pub(crate) fn primaries(&self) -> usize {
+        self.nodes.primaries().len()
+    }
+
+    /// The places of all servers, in the order in which they are asked about `key`.
+    pub(crate) fn places(&self, key: &[u8]) -> impl Iterator<Item = usize> + use<> {
+        let owner = match self.stale.load(Ordering::Relaxed) {
+            true => None,
+            false => self.nodes.node_of(key),
+        };
+        let owner = owner.and_then(|owner| self.all.iter().position(|it| it.same_server(owner)));
         let (count, last) = (self.all.len(), self.last.load(Ordering::Relaxed));
-        (0..count).map(move |place| (last + place) % count)
+        let others = (0..count).map(move |place| (last + place) % count);
+        owner.into_iter().chain(others.filter(move |place| Some(*place) != owner))
     }
 
     /// Connects to the node of `key`, by the server at this place.
     pub(crate) fn connect_by(&self, place: usize, key: &[u8]) -> Result<Connection, Error> {
         let target = &self.all[place];
         let connection = match self.all.len() {
-            1 => target.connect_for(key)?,
-            _ => target.connect_soon(key, ATTEMPT)?,
+            1 => target.connect_for(key),
+            _ => target.connect_soon(key, ATTEMPT),
         };
-        self.last.store(place, Ordering::Relaxed);
-        Ok(connection)
+        match &connection {
+            Ok(_) => self.last.store(place, Ordering::Relaxed),
+            Err(_) => self.stale.store(true, Ordering::Relaxed),
+        }
+        connection
     }
 
-    /// Connects to the node of `key`, by the first server that answers. Goes on with the next one
-    /// after an error that `passes`.
-    pub(crate) fn connect_for(
+    /// Connects to the node of `key`, and does `work` there. Goes on with the next server after an
+    /// error that passes.
+    pub(crate) fn on_node<T>(
         &self,
         key: &[u8],
-        passes: impl Fn(&Error) -> bool,
-    ) -> Result<Connection, Error> {
-        let mut places = self.places();
+        mut work: impl FnMut(Connection) -> Result<T, Error>,
+    ) -> Result<T, Error> {
+        let mut places = self.places(key);
         // There is at least one server.
-        let mut result = self.connect_by(places.next().unwrap_or(0), key);
-        for place in places {
-            match &result {
-                Err(error) if passes(error) => result = self.connect_by(place, key),
-                _ => break,
+        let mut place = places.next().unwrap_or(0);
+        loop {
+            let result = self.connect_by(place, key).and_then(&mut work);
+            match (&result, places.next()) {
+                (Err(error), Some(next)) if error.passes() => place = next,
+                _ => return result,
             }
         }
-        result
+    }
+
+    /// Connects to the node of `key`, by the first server that answers.
+    pub(crate) fn connect_for(&self, key: &[u8]) -> Result<Connection, Error> {
+        self.on_node(key, Ok)
     }
 }

@@ -17,20 +17,25 @@
 
 use std::{
     collections::{HashMap, HashSet},
-    io,
+    num::NonZeroUsize,
     sync::{
         Arc,
         atomic::{AtomicBool, Ordering},
-        mpsc::{Receiver, RecvTimeoutError, Sender, TryRecvError, channel},
+        mpsc::{Sender, channel},
     },
     thread::{self, JoinHandle},
     time::{Duration, Instant},
 };
 
-use crate::sharding::{Descriptor, Generation, Shard};
-
-use super::delivery::HELD;
-use super::{Delivery, Failure, Mark, Now, Piece, Route, Seen, Settings, Stop, Totals, Verdict};
+use super::{
+    failure::{Failure, Stop},
+    goal::{Goal, Plan, batch_bytes},
+    ledger::Piece,
+    proof::{Mark, Seen, Verdict},
+    route::{HELD, Route, Settings, Totals},
+    wire::Wire,
+    worker::{Ended, Ready, patient, work},
+};
 use crate::{
     amount,
     error::Error,
@@ -38,68 +43,11 @@ use crate::{
     items::Batch,
     retry::retry,
     sharded::{self, Filter},
+    sharding::Descriptor,
 };
 
-/// Bytes of a piece, where the input has as many.
-const PIECE: u64 = 64 << 10;
-/// Bytes of a batch, whatever the number of shards is.
-const BATCH: u64 = 8 << 20;
-/// How long a thread without work waits before it looks whether to confirm.
-const IDLE: Duration = Duration::from_millis(10);
 /// How long the reader waits before it looks whether a thread ended.
 const MOMENT: Duration = Duration::from_millis(100);
-
-/// The bytes of a batch for so many shards, if one command is to have `command` bytes.
-pub(crate) fn batch_bytes(command: u64, shards: usize) -> u64 {
-    command.min(PIECE).saturating_mul(shards as u64).min(BATCH)
-}
-
-/// Where items go.
-#[derive(Clone, Debug)]
-pub(crate) enum Goal {
-    /// A sharded filter: the generation that answers and the next one, as its descriptor says,
-    /// which is read again and again.
-    Filter(Descriptor),
-    /// The shards of one generation, whatever the descriptor says.
-    Generation(Generation),
-    /// One shard under this key. Items of the other shards are left out.
-    Shard(Shard, Vec<u8>),
-}
-
-/// The shards that take items by one rule.
-struct Plan {
-    generation: u64,
-    /// The keys of the shards; `None` for a shard whose items are left out.
-    keys: Vec<Option<Vec<u8>>>,
-}
-
-impl Goal {
-    /// What is sent where, for the filter `name`; nothing to a generation that is `ending`.
-    ///
-    /// # Errors
-    /// Those of [`sharded::filled`].
-    fn plans(&self, name: &[u8], ending: Option<u64>) -> Result<Vec<Plan>, Error> {
-        let plan = |generation: &Generation| Plan {
-            generation: generation.number,
-            keys: generation.keys.iter().cloned().map(Some).collect(),
-        };
-        Ok(match self {
-            Self::Filter(filter) => sharded::filled(name, filter)?
-                .into_iter()
-                .filter(|generation| Some(generation.number) != ending)
-                .map(plan)
-                .collect(),
-            Self::Generation(generation) => vec![plan(generation)],
-            Self::Shard(shard, key) => {
-                let mut keys = vec![None; usize::from(shard.count())];
-                if let Some(own) = keys.get_mut(usize::from(shard.index())) {
-                    *own = Some(key.clone());
-                }
-                vec![Plan { generation: 0, keys }]
-            }
-        })
-    }
-}
 
 /// The threads of a plan.
 struct Lane {
@@ -114,34 +62,20 @@ struct Worker {
     thread: JoinHandle<Ended>,
 }
 
-/// The thread of a shard, and its key.
-type Thread = (Vec<u8>, JoinHandle<Ended>);
-
-/// What a thread leaves.
-struct Ended {
-    result: Result<(), Stop>,
-    totals: Totals,
-    /// What the shard has at least.
-    mark: Option<Mark>,
-    /// Pieces that are not confirmed.
-    pieces: Vec<Piece>,
-    /// Pieces that came after the thread had ended.
-    later: Receiver<Piece>,
+/// A shard of a lane, for messages.
+#[derive(Clone, Copy)]
+struct Member {
+    generation: u64,
+    shard: usize,
+    shards: usize,
+    /// The place of its counts in the ledger.
+    place: Option<usize>,
 }
 
-/// A thread is ready.
-struct Ready {
-    key: Vec<u8>,
-    server: String,
-    /// What the shard has at least.
-    mark: Option<Mark>,
-    /// What was seen of the shard.
-    seen: Option<Seen>,
-    /// The largest number of items in a piece.
-    most: usize,
-    acks: u64,
-    /// Whether the user may not see how many replicas there are.
-    blind: bool,
+impl Member {
+    fn failed(self, stop: impl Into<Stop>) -> Ending {
+        (self.generation, Failure { stop: stop.into(), shard: Some((self.shard, self.shards)) })
+    }
 }
 
 /// Shards whose items count as loaded when their server has them.
@@ -167,8 +101,8 @@ pub(crate) struct Fleet {
     lanes: Vec<Lane>,
     /// A thread ended early.
     failed: Arc<AtomicBool>,
-    /// The largest number of items in a piece.
-    most: usize,
+    /// The largest number of bytes in a command.
+    most: u64,
     servers: usize,
     /// When the descriptor was read.
     read: Instant,
@@ -192,7 +126,7 @@ impl Fleet {
             route,
             lanes: Vec::new(),
             failed: Arc::default(),
-            most: usize::MAX,
+            most: u64::MAX,
             servers: 0,
             read: Instant::now(),
             ending: None,
@@ -247,59 +181,38 @@ impl Fleet {
         self.keys = plans.iter().take(1).flat_map(|plan| plan.keys.clone()).flatten().collect();
         self.failed = Arc::default();
         self.route.give_back = Arc::default();
+        self.route.held = HELD / plans.iter().map(|plan| plan.keys.len()).sum::<usize>().max(1);
         let (sender, ready) = channel();
-        let held = HELD / plans.iter().map(|plan| plan.keys.len()).sum::<usize>().max(1);
         let mut result = Ok(());
-        for (number, plan) in plans.into_iter().enumerate() {
-            let (shards, generation) = (plan.keys.len(), plan.generation);
-            let mut start = |(shard, key): (usize, Option<Vec<u8>>)| {
+        for (number, Plan { generation, keys }) in plans.into_iter().enumerate() {
+            let (mut workers, shards) = (Vec::new(), keys.len());
+            for (shard, key) in keys.into_iter().enumerate() {
                 let place = (number == 0).then_some(shard);
-                let (key, own) = (key?, sharded::shard_at(shard, shards));
-                let route = Route { key, place, shard: own, held, ..self.route.clone() };
-                let key = route.key.clone();
-                let (settings, failed) = (self.settings.clone(), Arc::clone(&self.failed));
-                let (pieces, received) = channel();
-                let sender = sender.clone();
-                let ready = move |ready: Result<Ready, Stop>| {
-                    // The reader is there until all threads are ready.
-                    let _ = sender.send((generation, shard, shards, place, ready));
-                };
-                let thread = thread::Builder::new()
-                    .spawn(move || work(settings, route, received, &failed, ready));
-                match thread {
-                    Ok(thread) => Some(Worker { key, pieces, thread }),
-                    Err(error) => {
-                        let error = Error::usage(
-                            format!("a thread for shard {shard} of {shards}: {error}"),
-                            "Each shard takes a thread: raise the limit (ulimit -u).",
-                        );
-                        result = Err((generation, error.into()));
-                        None
-                    }
-                }
-            };
-            let workers = plan.keys.into_iter().enumerate().map(&mut start).collect();
+                let member = Member { generation, shard, shards, place };
+                let started = key.map(|key| self.worker(member, key, sender.clone())).transpose();
+                workers.push(started.unwrap_or_else(|ending| {
+                    result = Err(ending);
+                    None
+                }));
+            }
             self.lanes.push(Lane { generation, workers });
         }
         drop(sender);
         let (mut servers, mut unwatched) = (HashSet::new(), Unwatched::default());
-        for (generation, shard, shards, place, ready) in ready {
-            let ready = ready.and_then(|ready| self.not_fewer(ready));
-            match ready {
+        for (member, key, ready) in ready {
+            match ready.and_then(|ready| self.not_fewer(&key, ready)) {
                 Ok(ready) => {
                     servers.insert(ready.server);
                     unwatched.blind += usize::from(ready.blind);
                     unwatched.alone += usize::from(ready.acks == 0 && !ready.blind);
                     self.most = self.most.min(ready.most);
-                    self.route.ledger.confirm(&[], place, ready.mark);
-                    if let Some(found) = place.and_then(|place| self.found.get_mut(place)) {
-                        *found = ready.seen;
+                    let mark = Some(Mark::of(&ready.seen));
+                    self.route.ledger.confirm(&[], member.place, mark);
+                    if let Some(found) = member.place.and_then(|at| self.found.get_mut(at)) {
+                        *found = Some(ready.seen);
                     }
                 }
-                Err(stop) if result.is_ok() => {
-                    result = Err((generation, Failure { stop, shard: Some((shard, shards)) }));
-                }
-                Err(_) => {}
+                Err(stop) => result = result.and_then(|()| Err(member.failed(stop))),
             }
         }
         self.servers = servers.len();
@@ -309,10 +222,35 @@ impl Fleet {
         result.map(|()| unwatched)
     }
 
+    /// Starts the thread of a shard, which says in `sender` when it is ready.
+    fn worker(
+        &self,
+        member: Member,
+        key: Vec<u8>,
+        sender: Sender<(Member, Vec<u8>, Result<Ready, Stop>)>,
+    ) -> Result<Worker, Ending> {
+        let shard = sharded::shard_at(member.shard, member.shards);
+        let route = Route { key: key.clone(), place: member.place, shard, ..self.route.clone() };
+        let (settings, failed) = (self.settings.clone(), Arc::clone(&self.failed));
+        let (pieces, received) = channel();
+        let own = key.clone();
+        let ready = move |ready: Result<Ready, Stop>| {
+            // The reader is there until all threads are ready.
+            let _ = sender.send((member, own, ready));
+        };
+        let run = move || work(settings, route, received, &failed, ready);
+        match thread::Builder::new().spawn(run) {
+            Ok(thread) => Ok(Worker { key, pieces, thread }),
+            Err(error) => Err(member.failed(Error::usage(
+                format!("a thread for shard {} of {}: {error}", member.shard, member.shards),
+                "Each shard takes a thread: raise the limit (ulimit -u).",
+            ))),
+        }
+    }
+
     /// A shard has at least what it had when an earlier thread left it.
-    fn not_fewer(&self, ready: Ready) -> Result<Ready, Stop> {
-        let before = self.marks.get(&ready.key).zip(ready.seen.as_ref());
-        match before.map(|(mark, seen)| mark.judged(seen)) {
+    fn not_fewer(&self, key: &[u8], ready: Ready) -> Result<Ready, Stop> {
+        match self.marks.get(key).map(|mark| mark.judged(&ready.seen)) {
             Some(Verdict::Lost(why)) => Err(Stop::Lost(why)),
             Some(Verdict::Unproved) => Err(Stop::Restarted),
             Some(Verdict::Proved) | None => Ok(ready),
@@ -320,8 +258,8 @@ impl Fleet {
     }
 
     /// What was seen of the shards of the generation that answers when this began.
-    pub(crate) fn found(&self) -> &[Option<Seen>] {
-        &self.found
+    pub(crate) fn found(&self) -> Vec<Option<Seen>> {
+        self.found.clone()
     }
 
     /// For the progress: servers that have shards, and items that were sent again.
@@ -333,7 +271,7 @@ impl Fleet {
     /// The bytes of a batch, if one command is to have so many.
     pub(crate) fn batch_size(&self, command: u64) -> usize {
         let shards = self.lanes.iter().map(|lane| lane.workers.len()).max().unwrap_or(1);
-        usize::try_from(batch_bytes(command, shards)).unwrap_or(usize::MAX)
+        usize::try_from(batch_bytes(command.min(self.most), shards)).unwrap_or(usize::MAX)
     }
 
     /// Takes a batch of a file. Returns when few enough are under way.
@@ -345,14 +283,27 @@ impl Fleet {
         if self.failed.load(Ordering::Relaxed) {
             self.join_and_follow()?;
         }
-        let pieces: Vec<_> = self.lanes.iter().map(|lane| split(&batch, lane, self.most)).collect();
-        let all = || pieces.iter().flatten();
-        let bytes = all().map(|(_, batch)| batch.blob.len()).sum();
-        let number = self.route.ledger.open(file, &batch, all().count(), bytes);
-        for (lane, pieces) in self.lanes.iter().zip(pieces) {
-            lane.send(number, pieces);
-        }
+        let pieces = self.pieces(&batch, |_| true);
+        let bytes = pieces.iter().map(|(_, piece)| piece.blob.len()).sum();
+        // Of one shard alone, a batch may have no items.
+        let Some(count) = NonZeroUsize::new(pieces.len()) else { return Ok(()) };
+        let number = self.route.ledger.open(file, &batch, count, bytes);
+        send(number, pieces);
         Ok(())
+    }
+
+    /// The pieces of a batch for the shards of the lanes which take it, and their threads.
+    fn pieces(&self, batch: &Batch, takes: impl Fn(&Lane) -> bool) -> Vec<(&Sender<Piece>, Batch)> {
+        let mut pieces = Vec::new();
+        for lane in self.lanes.iter().filter(|lane| takes(lane)) {
+            let shards = u16::try_from(lane.workers.len()).unwrap_or(u16::MAX);
+            for (piece, worker) in batch.split(shards, |_| ()).into_iter().zip(&lane.workers) {
+                if let Some(worker) = worker.as_ref().filter(|_| piece.count > 0) {
+                    pieces.push((&worker.pieces, piece));
+                }
+            }
+        }
+        pieces
     }
 
     /// Reads the descriptor again if it is time, and goes on as it says.
@@ -426,14 +377,15 @@ impl Fleet {
     fn look_again(&self) -> Result<bool, Failure> {
         let shards = self.keys.len();
         let looks: Vec<_> = thread::scope(|scope| {
-            let begin = |look| thread::Builder::new().spawn_scoped(scope, look);
-            let threads: Vec<_> =
-                self.keys.iter().map(|key| begin(move || self.look(key))).collect();
-            let ended = |thread: io::Result<thread::ScopedJoinHandle<'_, _>>| match thread {
-                Ok(thread) => thread.join().unwrap_or_else(|it| std::panic::resume_unwind(it)),
-                Err(_) => Ok(false),
+            let begin = |key: &'_ Vec<u8>| {
+                let key = key.clone();
+                thread::Builder::new().spawn_scoped(scope, move || self.look(&key))
             };
-            threads.into_iter().map(ended).collect()
+            let threads: Vec<_> = self.keys.iter().map(begin).collect();
+            let joined = |thread: thread::ScopedJoinHandle<'_, _>| {
+                thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+            };
+            threads.into_iter().map(|thread| thread.map_or(Ok(false), joined)).collect()
         });
         let mut all = true;
         for (number, look) in looks.into_iter().enumerate() {
@@ -445,17 +397,21 @@ impl Fleet {
     /// Looks at a shard: whether it has what was confirmed. `false` if it does not answer.
     fn look(&self, key: &[u8]) -> Result<bool, Stop> {
         let Some(mark) = self.marks.get(key) else { return Ok(true) };
-        let route = Route { key: key.to_vec(), place: None, shard: None, ..self.route.clone() };
-        let settings = Settings { acks: Some(0), ..self.settings.clone() };
-        let connected = route.targets.connect_for(key, Error::passes).map_err(Stop::from);
-        let opened = connected.and_then(|server| Delivery::open(settings, route, server));
-        let Ok((delivery, true)) = opened else { return Ok(false) };
-        match delivery.found().map(|seen| mark.judged(seen)) {
-            Some(Verdict::Proved) => Ok(true),
+        // A node that is busy is waited for.
+        let seen = retry(self.settings.retry_for, |_| {
+            let look = |connection| Wire::new(connection, key, None).look();
+            match self.route.targets.on_node(key, look) {
+                Err(Error::Connection { .. }) => Ok(None),
+                seen => seen.map(Some),
+            }
+        });
+        let Ok(Some(seen)) = seen else { return Ok(false) };
+        match mark.judged(&seen) {
+            Verdict::Proved => Ok(true),
             // Without the right to INFO only the connection of its thread proved it.
-            Some(Verdict::Unproved) if !mark.names_process() => Ok(true),
-            Some(Verdict::Lost(why)) => Err(Stop::Lost(why)),
-            Some(Verdict::Unproved) | None => Err(Stop::Restarted),
+            Verdict::Unproved if !mark.names_process() => Ok(true),
+            Verdict::Lost(why) => Err(Stop::Lost(why)),
+            Verdict::Unproved => Err(Stop::Restarted),
         }
     }
 
@@ -510,21 +466,15 @@ impl Fleet {
         for (generation, piece) in leftovers {
             // What the next generation has not confirmed is sent to it; a generation that is new
             // gets what that which answered has not confirmed.
-            let takes = |lane: &&Lane| {
+            let takes = |lane: &Lane| {
                 let known = old.contains(&lane.generation);
                 generation == if known { lane.generation } else { old[0] }
             };
-            let lanes: Vec<_> = self.lanes.iter().filter(takes).collect();
-            let parts: Vec<_> =
-                lanes.iter().map(|lane| split(&piece.batch, lane, self.most)).collect();
-            let all = || parts.iter().flatten();
-            let bytes: usize = all().map(|(_, batch)| batch.blob.len()).sum();
-            let added = bytes as isize - piece.batch.blob.len() as isize;
-            self.route.ledger.split(piece.number, all().count(), added);
+            let parts = self.pieces(&piece.batch, takes);
+            let bytes = parts.iter().map(|(_, part)| part.blob.len()).sum();
+            self.route.ledger.replace(&piece, parts.len(), bytes);
             self.route.ledger.resend(piece.batch.count);
-            for (lane, parts) in lanes.into_iter().zip(parts) {
-                lane.send(piece.number, parts);
-            }
+            send(piece.number, parts);
         }
         Ok(())
     }
@@ -534,15 +484,17 @@ impl Fleet {
     fn join(&mut self) -> (Vec<Ending>, Vec<Leftover>) {
         let (mut endings, mut leftovers) = (Vec::new(), Vec::new());
         // All of them hear of the end before one of them is waited for.
-        let lanes: Vec<_> = self.lanes.drain(..).map(Lane::closed).collect();
+        let closed = |worker: Worker| (worker.key, worker.thread);
+        let closed = |lane: Lane| {
+            let threads = lane.workers.into_iter().map(|worker| worker.map(closed));
+            (lane.generation, threads.collect::<Vec<_>>())
+        };
+        let lanes: Vec<_> = self.lanes.drain(..).map(closed).collect();
         for (number, (generation, threads)) in lanes.into_iter().enumerate() {
             let shards = threads.len();
             for (shard, thread) in threads.into_iter().enumerate() {
                 let Some((key, thread)) = thread else { continue };
-                let ended = match thread.join() {
-                    Ok(ended) => ended,
-                    Err(panic) => std::panic::resume_unwind(panic),
-                };
+                let ended = thread.join().unwrap_or_else(|it| std::panic::resume_unwind(it));
                 if number == 0 {
                     self.totals.items += ended.totals.items;
                     self.totals.new += ended.totals.new;
@@ -582,15 +534,7 @@ impl Fleet {
     fn descriptor(&mut self) -> Result<Descriptor, Failure> {
         let Route { key, targets, .. } = &self.route;
         let found = patient(self.settings.retry_for, || {
-            let mut why = Error::usage("no server", "");
-            for place in targets.places() {
-                let server = targets.connect_by(place, key);
-                match server.and_then(|mut server| sharded::find(&mut server, key)) {
-                    Err(error) if error.passes() => why = error,
-                    found => return found,
-                }
-            }
-            Err(why)
+            targets.on_node(key, |mut server| sharded::find(&mut server, key))
         });
         match found {
             Ok(Filter::Sharded(descriptor)) => {
@@ -613,137 +557,9 @@ impl Drop for Fleet {
     }
 }
 
-impl Lane {
-    /// Sends the pieces of a batch. A thread that has ended gives them back when it is joined.
-    fn send(&self, number: u64, pieces: Vec<(usize, Batch)>) {
-        for (shard, batch) in pieces {
-            if let Some(Some(worker)) = self.workers.get(shard) {
-                let _ = worker.pieces.send(Piece { number, batch });
-            }
-        }
+/// Sends the pieces of a batch. A thread that has ended gives them back when it is joined.
+fn send(number: u64, pieces: Vec<(&Sender<Piece>, Batch)>) {
+    for (thread, batch) in pieces {
+        let _ = thread.send(Piece { number, batch });
     }
-
-    /// Tells the threads that nothing more comes.
-    fn closed(self) -> (u64, Vec<Option<Thread>>) {
-        let threads =
-            self.workers.into_iter().map(|worker| worker.map(|worker| (worker.key, worker.thread)));
-        (self.generation, threads.collect())
-    }
-}
-
-/// The pieces of a batch for the shards of a lane.
-fn split(batch: &Batch, lane: &Lane, most: usize) -> Vec<(usize, Batch)> {
-    let shards = u16::try_from(lane.workers.len()).unwrap_or(u16::MAX);
-    let pieces = batch.split(shards, |_| ()).into_iter().enumerate();
-    pieces
-        .filter(|(shard, batch)| {
-            batch.count > 0 && lane.workers.get(*shard).is_some_and(Option::is_some)
-        })
-        .flat_map(|(shard, batch)| batch.cut(most).into_iter().map(move |part| (shard, part)))
-        .collect()
-}
-
-/// Tells the reader of a thread that panics: it would wait for ever.
-struct Alarm<'f>(&'f AtomicBool);
-
-impl Drop for Alarm<'_> {
-    fn drop(&mut self) {
-        if thread::panicking() {
-            self.0.store(true, Ordering::Relaxed);
-        }
-    }
-}
-
-/// The thread of a shard.
-fn work(
-    settings: Settings,
-    route: Route,
-    pieces: Receiver<Piece>,
-    failed: &AtomicBool,
-    ready: impl FnOnce(Result<Ready, Stop>),
-) -> Ended {
-    let _alarm = Alarm(failed);
-    let key = route.key.clone();
-    let mut delivery = match opened(settings, route) {
-        Ok(delivery) => delivery,
-        Err(stop) => {
-            ready(Err(stop));
-            let totals = Totals::default();
-            let nothing = Vec::new();
-            return Ended { result: Ok(()), totals, mark: None, pieces: nothing, later: pieces };
-        }
-    };
-    ready(Ok(Ready {
-        key,
-        server: delivery.server(),
-        mark: delivery.mark().cloned(),
-        seen: delivery.found().cloned(),
-        most: delivery.most(),
-        acks: delivery.acks(),
-        blind: delivery.blind(),
-    }));
-    let result = deliver(&mut delivery, &pieces);
-    let result = match delivery.concluded(result) {
-        Err(Stop::Interrupted) if delivery.gives_back() => Ok(()),
-        result => result,
-    };
-    if result.is_err() {
-        failed.store(true, Ordering::Relaxed);
-    }
-    let totals = delivery.totals();
-    let mark = delivery.mark().cloned();
-    Ended { result, totals, mark, pieces: delivery.into_pieces().collect(), later: pieces }
-}
-
-/// Does something until it succeeds, or for so long.
-fn patient<T>(most: Duration, mut work: impl FnMut() -> Result<T, Error>) -> Result<T, Stop> {
-    retry(most, |_| work()).map_err(|error| match error.passes() {
-        true => Stop::Unreachable(error.to_string()),
-        false => error.into(),
-    })
-}
-
-/// Connects to the node of the shard. Waits for a node that fails at the moment.
-fn opened(settings: Settings, route: Route) -> Result<Delivery, Stop> {
-    let connect = || route.targets.connect_for(&route.key, Error::passes);
-    let connection = patient(settings.retry_for, connect)?;
-    let (mut delivery, found) = Delivery::open(settings, route, connection)?;
-    if !found {
-        return Err(Stop::Refused("ERR not found".into()));
-    }
-    if delivery.counting() {
-        return Err(Stop::Failed(Error::usage(
-            "a sharded filter with counters cannot be loaded: an item that is sent again would \
-             count twice",
-            "Load a filter of bits; without the right to BF.INFO nobody can tell which it is.",
-        )));
-    }
-    delivery.prepare()?;
-    Ok(delivery)
-}
-
-fn deliver(delivery: &mut Delivery, pieces: &Receiver<Piece>) -> Result<(), Stop> {
-    loop {
-        if delivery.gives_back() {
-            return Ok(());
-        }
-        let piece = match pieces.try_recv() {
-            Ok(piece) => piece,
-            Err(TryRecvError::Disconnected) => break,
-            Err(TryRecvError::Empty) => {
-                let next = if delivery.idle()? {
-                    pieces.recv().map_err(|_| RecvTimeoutError::Disconnected)
-                } else {
-                    pieces.recv_timeout(IDLE)
-                };
-                match next {
-                    Ok(piece) => piece,
-                    Err(RecvTimeoutError::Timeout) => continue,
-                    Err(RecvTimeoutError::Disconnected) => break,
-                }
-            }
-        };
-        delivery.offer(piece)?;
-    }
-    delivery.confirm(Now::Surely)
 }

@@ -1,8 +1,7 @@
 //! How far a file is loaded, in a file beside it, so that a load that was killed can go on.
 //!
 //! ```text
-//!   load ──confirmed(offset)──▶ state ──once a second──▶ FILE.redis-bloom.new
-//!                                                                 └──rename──▶ FILE.redis-bloom
+//!   load ──confirmed(offset)──▶ state ──once a second──▶ a new file ──rename──▶ FILE.redis-bloom
 //! ```
 //!
 //! An offset is noted only when every item before it is confirmed, so the journal may be behind,
@@ -156,16 +155,16 @@ impl Journal {
     /// # Errors
     /// `Error::Usage` for the journal of another load, and for a file that is no journal.
     pub(crate) fn read(
-        path: &Path,
         file: &Path,
         identity: &Identity,
         restart: bool,
     ) -> Result<Option<Position>, Error> {
-        let text = match own(path, false) {
+        let path = path_for(file);
+        let text = match own(&path) {
             Ok(text) => text,
             Err(error) if error.kind() == io::ErrorKind::InvalidData => {
                 return Err(Error::usage(
-                    format!("{}: {error}", name::readable_path(path)),
+                    format!("{}: {error}", name::readable_path(&path)),
                     "Give it another name: a load keeps its journal there.",
                 ));
             }
@@ -271,9 +270,11 @@ impl Journal {
     pub(crate) fn remove(mut self) -> Result<(), Error> {
         // A journal that could not be written is removed, too.
         let _ = self.close();
-        // A crash, or a full disk, may have left it.
-        let _ = remove_own(&new_path(&self.path), true);
-        remove_own(&self.path, false).map_err(Error::file(&self.path))
+        let removed = match own(&self.path) {
+            Ok(Some(_)) => fs::remove_file(&self.path),
+            found => found.map(|_| ()),
+        };
+        removed.map_err(Error::file(&self.path))
     }
 }
 
@@ -281,19 +282,11 @@ fn locked(state: &Mutex<Position>) -> MutexGuard<'_, Position> {
     state.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Where a journal is written before it replaces the old one.
-fn new_path(path: &Path) -> PathBuf {
-    let mut new = OsString::from(path);
-    new.push(".new");
-    new.into()
-}
-
-/// The bytes of a journal; `None` if there is no file. `cut`: a crash may have left only the
-/// beginning.
+/// The bytes of a journal; `None` if there is no file.
 ///
 /// # Errors
 /// `InvalidData` for what is no journal.
-fn own(path: &Path, cut: bool) -> io::Result<Option<Vec<u8>>> {
+fn own(path: &Path) -> io::Result<Option<Vec<u8>>> {
     let foreign = || io::Error::new(io::ErrorKind::InvalidData, "not a journal of this program");
     // Neither a link is followed, nor a pipe waited for.
     let flags = (OFlags::NOFOLLOW | OFlags::NONBLOCK).bits().cast_signed();
@@ -309,38 +302,23 @@ fn own(path: &Path, cut: bool) -> io::Result<Option<Vec<u8>>> {
     }
     let mut text = Vec::new();
     (&mut file).take(MAGIC.len() as u64).read_to_end(&mut text)?;
-    if !MAGIC.as_bytes().starts_with(&text) || (!cut && text.len() < MAGIC.len()) {
+    if text != MAGIC.as_bytes() {
         return Err(foreign());
     }
     file.read_to_end(&mut text)?;
     Ok(Some(text))
 }
 
-/// Removes a journal, if there is one.
-fn remove_own(path: &Path, cut: bool) -> io::Result<()> {
-    match own(path, cut)? {
-        Some(_) => fs::remove_file(path),
-        None => Ok(()),
-    }
-}
-
 /// Replaces the journal as a whole: a crash leaves the old one or the new one.
 fn write(path: &Path, content: &Content) -> io::Result<()> {
-    own(path, false)?;
-    let new = new_path(path);
-    remove_own(&new, true)?;
-    let mut file = File::create_new(&new)?;
-    let mut fill = || {
-        writeln!(file, "{MAGIC}{VERSION}")?;
-        serde_json::to_writer(&file, content)?;
-        file.write_all(b"\n")?;
-        file.sync_all()?;
-        fs::rename(&new, path)
-    };
-    fill().inspect_err(|_| {
-        // On a full disk: the old journal stays, and nothing else.
-        let _ = fs::remove_file(&new);
-    })
+    own(path)?;
+    let directory = path.parent().filter(|directory| *directory != Path::new(""));
+    let mut new = tempfile::NamedTempFile::new_in(directory.unwrap_or(Path::new(".")))?;
+    writeln!(new, "{MAGIC}{VERSION}")?;
+    serde_json::to_writer(&new, content)?;
+    new.write_all(b"\n")?;
+    new.as_file().sync_all()?;
+    new.persist(path).map(|_| ()).map_err(|error| error.error)
 }
 
 #[cfg(test)]
@@ -360,7 +338,7 @@ mod tests {
         fs::write(&path, vec![b'a'; 300_000]).unwrap();
         let first = identity("urls", "lines");
         let journal = path_for(&path);
-        let read = |identity: &Identity| Journal::read(&journal, &path, identity, false);
+        let read = |identity: &Identity| Journal::read(&path, identity, false);
         assert_eq!(read(&first).unwrap(), None);
         let start = || {
             let loaded = (File::open(&path).unwrap(), first.clone());
@@ -380,7 +358,7 @@ mod tests {
         assert_eq!(read(&first).unwrap(), Some(position));
 
         let why = |identity| {
-            assert_eq!(Journal::read(&journal, &path, &identity, true).unwrap(), None);
+            assert_eq!(Journal::read(&path, &identity, true).unwrap(), None);
             read(&identity).unwrap_err().to_string()
         };
         assert!(why(Identity { database: 4, ..first.clone() }).contains("to database 3"));
@@ -420,21 +398,20 @@ mod tests {
         let start = Position { offset: 1, ..Position::default() };
         let failed = move |error: &io::Error| drop(sender.send(error.to_string()));
         let both = (loaded, file.clone());
-        let mut kept = Journal::start(journal.clone(), both, start.clone(), every, failed).unwrap();
-        // A directory in the place of the new journal is an error as a full disk is.
-        fs::create_dir(new_path(&journal)).unwrap();
+        let mut kept = Journal::start(journal.clone(), both, start, every, failed).unwrap();
+        // A directory in the place of the journal is an error as a full disk is.
+        fs::remove_file(&journal).unwrap();
+        fs::create_dir(&journal).unwrap();
         kept.advance(1, 2);
         let position = Position { offset: 2, items: 1, ..Position::default() };
         failures.recv().expect("the failure is told");
-        assert_eq!(Journal::read(&journal, &path, &file, false).unwrap(), Some(start));
-        fs::remove_dir(new_path(&journal)).unwrap();
-        while Journal::read(&journal, &path, &file, false).unwrap().as_ref() != Some(&position) {
+        fs::remove_dir(&journal).unwrap();
+        while Journal::read(&path, &file, false).unwrap().as_ref() != Some(&position) {
             thread::sleep(every);
         }
         kept.close().unwrap();
         assert!(failures.recv().is_err(), "it is told once");
-        fs::write(new_path(&journal), &MAGIC[..7]).unwrap();
         kept.remove().unwrap();
-        assert!(!journal.exists() && !new_path(&journal).exists());
+        assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 1, "only the items are left");
     }
 }

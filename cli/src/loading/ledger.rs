@@ -9,6 +9,7 @@
 
 use std::{
     collections::{HashMap, VecDeque},
+    num::NonZeroUsize,
     sync::{Condvar, Mutex, MutexGuard, PoisonError},
     time::{Duration, Instant},
 };
@@ -110,25 +111,29 @@ impl Ledger {
 
     /// Notes a batch of a file that travels in so many pieces, of so many bytes together. Returns
     /// its number.
-    pub(crate) fn open(&self, file: usize, batch: &Batch, pieces: usize, bytes: usize) -> u64 {
+    pub(crate) fn open(
+        &self,
+        file: usize,
+        batch: &Batch,
+        pieces: NonZeroUsize,
+        bytes: usize,
+    ) -> u64 {
         let mut books = self.books();
-        books.batches.push_back(Open { file, end: batch.end, count: batch.count, pieces });
+        let (end, count, pieces) = (batch.end, batch.count, pieces.get());
+        books.batches.push_back(Open { file, end, count, pieces });
         books.held += bytes;
-        let number = books.first + books.batches.len() as u64 - 1;
-        books.retire();
-        number
+        books.first + books.batches.len() as u64 - 1
     }
 
-    /// Notes that a piece of a batch travels on in `pieces`: `added` bytes more, or fewer.
-    pub(crate) fn split(&self, number: u64, pieces: usize, added: isize) {
+    /// Notes that a piece of a batch travels on in so many pieces, of so many bytes together; in
+    /// none, if its generation was given up.
+    pub(crate) fn replace(&self, piece: &Piece, pieces: usize, bytes: usize) {
         let mut books = self.books();
-        books.held = books.held.saturating_add_signed(added);
-        if let Some(open) = books.batch_mut(number) {
+        books.held = (books.held + bytes).saturating_sub(piece.batch.blob.len());
+        if let Some(open) = books.batch_mut(piece.number) {
             open.pieces = (open.pieces + pieces).saturating_sub(1);
         }
-        if pieces == 0 {
-            books.retire();
-        }
+        books.retire();
     }
 
     /// Notes that pieces are confirmed, by their batches and bytes, of the filter at `place` of the
@@ -171,12 +176,6 @@ impl Ledger {
     pub(crate) fn awaits(&self, limit: usize) -> bool {
         let books = self.books();
         books.ended || books.held >= limit
-    }
-
-    /// Bytes that are not confirmed.
-    #[cfg(test)]
-    pub(crate) fn held(&self) -> usize {
-        self.books().held
     }
 
     /// Notes that items are sent again.
@@ -231,8 +230,11 @@ mod tests {
     use super::*;
     use crate::items::Packing;
 
-    fn batch(count: u64, end: u64) -> Batch {
-        Batch { packing: Packing::Lines, blob: Vec::new(), count, end }
+    fn open(ledger: &Ledger, count: u64, pieces: usize, bytes: usize) -> Piece {
+        let (packing, blob) = (Packing::Lines, vec![0; bytes]);
+        let batch = Batch { packing, blob, count, end: 0 };
+        let pieces = NonZeroUsize::new(pieces).expect("pieces");
+        Piece { number: ledger.open(0, &batch, pieces, bytes), batch }
     }
 
     /// A generation that came later lacks the items before it, also once it is the current one.
@@ -243,7 +245,7 @@ mod tests {
         ledger.begin(vec![1], vec![]);
         ledger.begin(vec![2, 1], vec![]);
         assert_eq!(generations(&ledger), [2, 1]);
-        ledger.open(0, &batch(10, 100), 2, 50);
+        open(&ledger, 10, 2, 50);
         ledger.begin(vec![3, 2], vec![]);
         assert_eq!(generations(&ledger), [2]);
         ledger.begin(vec![3], vec![]);
@@ -259,23 +261,22 @@ mod tests {
     #[test]
     fn batches_are_confirmed_in_order_when_all_their_pieces_are() {
         let ledger = Ledger::default();
-        let first = ledger.open(0, &batch(10, 100), 2, 50);
-        let second = ledger.open(0, &batch(5, 150), 1, 20);
-        assert_eq!((ledger.held(), ledger.before()), (70, 0));
-        ledger.confirm(&[(second, 20)], None, None);
-        ledger.confirm(&[(first, 30)], None, None);
-        assert_eq!((ledger.held(), ledger.before()), (20, 0));
+        let held = || ledger.books().held;
+        let first = open(&ledger, 10, 2, 50);
+        let second = open(&ledger, 5, 1, 20);
+        assert_eq!((held(), ledger.before()), (70, 0));
+        ledger.confirm(&[(second.number, 20)], None, None);
+        ledger.confirm(&[(first.number, 0)], None, None);
+        assert_eq!((held(), ledger.before()), (50, 0));
         // The last piece goes on as three, of which two are of this generation.
-        ledger.split(first, 3, 10);
-        ledger.confirm(&[(first, 10), (first, 10)], None, None);
-        assert_eq!((ledger.held(), ledger.before()), (10, 0));
-        ledger.confirm(&[(first, 10)], None, None);
-        assert_eq!((ledger.held(), ledger.before()), (0, 15));
-        // A batch without pieces is confirmed at once, and so is one whose last piece is dropped.
-        ledger.open(1, &batch(7, 70), 0, 0);
-        assert_eq!(ledger.before(), 22);
-        let last = ledger.open(1, &batch(1, 80), 1, 9);
-        ledger.split(last, 0, -9);
-        assert_eq!((ledger.held(), ledger.before()), (0, 23));
+        ledger.replace(&first, 3, 60);
+        ledger.confirm(&[(first.number, 20), (first.number, 20)], None, None);
+        assert_eq!((held(), ledger.before()), (20, 0));
+        ledger.confirm(&[(first.number, 20)], None, None);
+        assert_eq!((held(), ledger.before()), (0, 15));
+        // A batch whose last piece is dropped is confirmed.
+        let last = open(&ledger, 1, 1, 9);
+        ledger.replace(&last, 0, 0);
+        assert_eq!((held(), ledger.before()), (0, 16));
     }
 }

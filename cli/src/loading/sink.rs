@@ -1,7 +1,15 @@
 //! What takes the items of a load: one key, or all shards of a sharded filter.
 
-use super::{Delivery, Failure, Fleet, Goal, Ledger, Now, Piece, Route, Settings, Stop, Totals};
-use crate::{connection::Connection, items::Batch, sharded::Filter};
+use std::num::NonZeroUsize;
+
+use super::{
+    delivery::{Delivery, Now},
+    failure::Failure,
+    fleet::Fleet,
+    ledger::{Ledger, Piece},
+    route::Totals,
+};
+use crate::items::Batch;
 
 /// What takes the items.
 pub(crate) enum Sink {
@@ -10,42 +18,12 @@ pub(crate) enum Sink {
 }
 
 impl Sink {
-    /// Takes items for a filter that must exist. `server` leads to the server that has `filter`.
-    pub(crate) fn open(
-        filter: Filter,
-        mut settings: Settings,
-        route: Route,
-        server: Connection,
-    ) -> Result<Self, Failure> {
-        match filter {
-            Filter::Sharded(descriptor) => {
-                let fleet = Fleet::start(Goal::Filter(descriptor), settings, route)?;
-                Ok(Self::Shards(Box::new(fleet)))
-            }
-            Filter::Key => {
-                settings.acks = Some(settings.acks.unwrap_or(0));
-                let (mut delivery, found) = Delivery::open(settings, route, server)?;
-                if !found {
-                    return Err(Stop::Refused("ERR not found".into()).into());
-                }
-                delivery.prepare()?;
-                Ok(Self::Key(Box::new(delivery)))
-            }
-        }
-    }
-
-    /// The largest number of items in a batch.
-    pub(crate) fn most(&self) -> usize {
-        match self {
-            Self::Key(delivery) => delivery.most(),
-            Self::Shards(_) => usize::MAX,
-        }
-    }
-
     /// The bytes of a batch, if one command is to have so many.
     pub(crate) fn batch_size(&self, command: u64) -> usize {
         match self {
-            Self::Key(_) => usize::try_from(command).unwrap_or(usize::MAX),
+            Self::Key(delivery) => {
+                usize::try_from(delivery.batch_size(command)).unwrap_or(usize::MAX)
+            }
             Self::Shards(fleet) => fleet.batch_size(command),
         }
     }
@@ -58,7 +36,7 @@ impl Sink {
     ) -> Result<(), Failure> {
         match self {
             Self::Key(delivery) => {
-                let number = ledger.open(file, &batch, 1, batch.blob.len());
+                let number = ledger.open(file, &batch, NonZeroUsize::MIN, batch.blob.len());
                 Ok(delivery.offer(Piece { number, batch })?)
             }
             Self::Shards(fleet) => fleet.offer(file, batch),

@@ -1,50 +1,194 @@
-//! The commands that carry items, and what their replies mean. No connection and no state.
+//! A filter at the other end of a connection: commands with items and what their replies mean, and
+//! what the server says about the filter. Nothing is tried again here.
 
 use bloom::sharding::Shard;
-use redis::Value;
+use redis::{Cmd, Value};
 
+use super::proof::{Process, Seen};
 use crate::{
-    connection::text_of,
+    connection::{Connection, text_of},
     error::Error,
     items::Batch,
-    refusal::{Passing, Refusal},
+    output::Output,
+    refusal::{Kind, Refusal},
+    reply::{number, only, text},
+    window::Window,
 };
 
 /// How items are sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Form {
+enum Form {
     /// BF.BULKADD, a batch in one argument.
     Packed,
     /// BF.INSERT, an argument for each item: RedisBloom, valkey-bloom.
     Arguments,
 }
 
+/// Bytes of items in one BF.INSERT.
+const INSERTED: u64 = 16 << 10;
+
 /// What a reply means for its batch.
-pub(super) enum Outcome {
-    Added {
-        new: u64,
-    },
-    /// The first `count` items are in, then came an error.
-    Partly {
-        count: u64,
-        new: u64,
-        refusal: Refusal,
-    },
-    Error(Refusal),
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(super) struct Outcome {
+    /// Items at the front that are in the filter: all, unless there is a refusal.
+    pub(super) count: u64,
+    /// Those of them that were new.
+    pub(super) new: u64,
+    pub(super) refusal: Option<Refusal>,
 }
 
-/// An error reply to a batch.
-#[derive(Debug)]
-pub(super) struct Trouble {
-    pub(super) refusal: Refusal,
-    /// `None` if it stays.
-    pub(super) passing: Option<Passing>,
+pub(super) struct Wire {
+    pub(super) connection: Connection,
+    key: Vec<u8>,
+    /// Which shard the filter must be; `None` for any filter.
+    shard: Option<Shard>,
+    form: Form,
+    /// Whether the filter counts additions, or may do so.
+    pub(super) counting: bool,
 }
 
-impl Trouble {
-    /// `loaded`: the server took items before.
-    pub(super) fn of(refusal: Refusal, loaded: bool) -> Self {
-        Self { passing: refusal.passing(loaded), refusal }
+impl Wire {
+    pub(super) fn new(connection: Connection, key: &[u8], shard: Option<Shard>) -> Self {
+        Self { connection, key: key.to_vec(), shard, form: Form::Packed, counting: false }
+    }
+
+    /// Looks for the filter; `None` if there is none.
+    pub(super) fn find(&mut self, output: &Output) -> Result<Option<Seen>, Error> {
+        self.counting = match self.ask_about("BF.INFO", &["SATURATED"]) {
+            Ok(Value::Array(values)) => matches!(values[..], [Value::Int(_)]),
+            Err(Error::Refused { refusal, .. }) if refusal.is_forbidden() => {
+                output.remark(
+                    "without the right to BF.INFO the filter is treated as COUNTING: one command \
+                     at a time, no --resume",
+                );
+                true
+            }
+            Err(error) if error.passes() || error.refusal().is_none() => return Err(error),
+            // Other modules have no such field, and no such filters.
+            _ => false,
+        };
+        match self.look() {
+            Err(error) if error.is(Kind::NotFound) => Ok(None),
+            seen => seen.map(Some),
+        }
+    }
+
+    /// Finds out how the server takes items, and whether it can sync them. Adds nothing.
+    pub(super) fn prepare(&mut self, durable: bool) -> Result<(), Error> {
+        if durable {
+            self.ask(&["WAITAOF", "1", "0", "1"]).map_err(|error| {
+                let needs = |what| Error::refused("load", format!("ERR --durable needs {what}"));
+                match error.refusal().map(|refusal| refusal.kind) {
+                    Some(Kind::UnknownCommand) => needs("WAITAOF: Redis 7.2 or later, or Valkey"),
+                    Some(Kind::NoAppendOnlyFile) => {
+                        needs("an append-only file: CONFIG SET appendonly yes")
+                    }
+                    _ => error,
+                }
+            })?;
+        }
+        self.form = match self.ask_about("BF.BULKADD", &["NOCREATE", "LINES", ""]) {
+            Err(Error::Refused { refusal, .. }) if refusal.lacks_command() => Form::Arguments,
+            reply => reply.map(|_| Form::Packed)?,
+        };
+        Ok(())
+    }
+
+    /// The bytes of a batch, if one command is to have so many.
+    pub(super) fn batch_size(&self, command: u64) -> u64 {
+        match self.form {
+            Form::Packed => command,
+            Form::Arguments => command.min(INSERTED),
+        }
+    }
+
+    pub(super) fn send(&mut self, batch: &Batch) -> Result<(), Error> {
+        let key = &self.key[..];
+        match self.form {
+            Form::Packed => {
+                let word = batch.packing.word().as_bytes();
+                self.connection.send_parts(&[b"BF.BULKADD", key, b"NOCREATE", word, &batch.blob])
+            }
+            Form::Arguments => {
+                let mut words = vec![b"BF.INSERT", key, b"NOCREATE", b"ITEMS"];
+                words.extend(batch.items());
+                self.connection.send_parts(&words)
+            }
+        }
+    }
+
+    /// Receives the reply to a batch of so many items.
+    pub(super) fn receive(&mut self, items: u64) -> Result<Outcome, Error> {
+        let reply = self.connection.receive()?;
+        if let Value::ServerError(error) = &reply {
+            let refusal = Some(text_of(error).into());
+            return Ok(Outcome { refusal, ..Outcome::default() });
+        }
+        let (outcome, command) = match self.form {
+            Form::Packed => (packed_outcome(&reply), "BF.BULKADD"),
+            Form::Arguments => (outcome(&reply), "BF.INSERT"),
+        };
+        let fits = |outcome: &Outcome| {
+            outcome.new <= items
+                && match outcome.refusal {
+                    None => outcome.count == items,
+                    Some(_) => outcome.count <= items,
+                }
+        };
+        outcome.filter(fits).ok_or_else(|| {
+            let reply = format!("{reply:?}").chars().take(200).collect();
+            Error::Reply { command: command.to_owned(), reply }
+        })
+    }
+
+    /// What the server says about the filter and itself.
+    pub(super) fn look(&mut self) -> Result<Seen, Error> {
+        let items = match self.ask_about("BF.INFO", &["ITEMS"]) {
+            Err(Error::Refused { refusal, .. }) if refusal.is_forbidden() => None,
+            reply => number(only(&reply?)),
+        };
+        let forgets = Window::of(&mut self.connection, &self.key)?.is_some();
+        let identity = match self.ask_about("BF.INFO", &["IDENTITY"]) {
+            // Other modules have no such field.
+            Err(Error::Refused { refusal, .. })
+                if refusal.kind != Kind::NotFound && !refusal.passes() =>
+            {
+                None
+            }
+            reply => text(only(&reply?)).map(str::to_owned),
+        };
+        self.see_shard()?;
+        // What is forgotten or deleted makes the number of items smaller.
+        let items = items.filter(|_| !self.counting && !forgets);
+        let info = match self.connection.info(&["server", "replication"]) {
+            Err(Error::Refused { refusal, .. }) if !refusal.passes() => None,
+            info => info?,
+        };
+        let process = Process::of(info.as_ref(), self.connection.number());
+        Ok(Seen { identity, items, process })
+    }
+
+    /// Sees that the filter is the shard that it must be. `BF.ADD` makes a lost shard anew, as a
+    /// filter of another kind.
+    fn see_shard(&mut self) -> Result<(), Error> {
+        let Some(shard) = self.shard else { return Ok(()) };
+        match self.ask_about("BF.INFO", &["SHARD"]) {
+            Err(Error::Refused { refusal, .. }) if refusal.is_forbidden() => Ok(()),
+            reply => match not_shard(&reply?, shard) {
+                Some(text) => Err(Error::refused("BF.INFO", text)),
+                None => Ok(()),
+            },
+        }
+    }
+
+    /// One command; nothing is in flight.
+    pub(super) fn ask(&mut self, words: &[&str]) -> Result<Value, Error> {
+        self.connection.call_for_key(Cmd::new().arg(words))
+    }
+
+    /// One command about the filter; nothing is in flight.
+    pub(super) fn ask_about(&mut self, name: &str, words: &[&str]) -> Result<Value, Error> {
+        self.connection.call_for_key(redis::cmd(name).arg(&self.key).arg(words))
     }
 }
 
@@ -59,107 +203,35 @@ pub(crate) fn not_shard(reply: &Value, shard: Shard) -> Option<String> {
     (!is_own).then(text)
 }
 
-/// Appends the command for a batch.
-pub(super) fn write_command(buffer: &mut Vec<u8>, form: Form, key: &[u8], batch: &Batch) {
-    let word = |buffer: &mut Vec<u8>, word: &[u8]| {
-        buffer.extend(format!("${}\r\n", word.len()).as_bytes());
-        buffer.extend(word);
-        buffer.extend(b"\r\n");
-    };
-    match form {
-        Form::Packed => {
-            buffer.extend(b"*5\r\n$10\r\nBF.BULKADD\r\n");
-            word(buffer, key);
-            word(buffer, b"NOCREATE");
-            word(buffer, batch.packing.word().as_bytes());
-            word(buffer, &batch.blob);
-        }
-        Form::Arguments => {
-            let items = batch.items();
-            buffer.extend(format!("*{}\r\n$9\r\nBF.INSERT\r\n", 4 + items.len()).as_bytes());
-            word(buffer, key);
-            word(buffer, b"NOCREATE");
-            word(buffer, b"ITEMS");
-            for item in items {
-                word(buffer, item);
-            }
-        }
-    }
-}
-
-fn unexpected(command: &str, reply: &Value) -> Error {
-    let reply = format!("{reply:?}").chars().take(200).collect();
-    Error::Reply { command: command.to_owned(), reply }
-}
-
 /// What BF.BULKADD answered: a number of items, a bit for each, and perhaps an error.
-pub(super) fn packed_outcome(reply: Value, count: u64) -> Result<Outcome, Error> {
-    if let Value::ServerError(error) = &reply {
-        return Ok(Outcome::Error(text_of(error).into()));
-    }
-    let parts = match &reply {
-        Value::Array(parts) => &parts[..],
-        _ => &[],
-    };
-    let (answered, bits, error) = match parts {
-        [Value::Int(answered), Value::BulkString(bits)] => (*answered, bits, None),
-        [Value::Int(answered), Value::BulkString(bits), Value::ServerError(error)] => {
-            (*answered, bits, Some(text_of(error)))
+fn packed_outcome(reply: &Value) -> Option<Outcome> {
+    let Value::Array(parts) = reply else { return None };
+    let (count, bits, refusal) = match &parts[..] {
+        [Value::Int(count), Value::BulkString(bits)] => (count, bits, None),
+        [Value::Int(count), Value::BulkString(bits), Value::ServerError(error)] => {
+            (count, bits, Some(text_of(error).into()))
         }
-        _ => return Err(unexpected("BF.BULKADD", &reply)),
+        _ => return None,
     };
-    let answered = u64::try_from(answered).unwrap_or(u64::MAX);
     let new = bits.iter().map(|byte| u64::from(byte.count_ones())).sum();
-    match error {
-        None if answered == count && new <= count => Ok(Outcome::Added { new }),
-        Some(text) if answered <= count && new <= count => {
-            Ok(Outcome::Partly { count: answered, new, refusal: text.into() })
-        }
-        _ => Err(unexpected("BF.BULKADD", &reply)),
-    }
+    Some(Outcome { count: u64::try_from(*count).ok()?, new, refusal })
 }
 
 /// What BF.INSERT answered: a number for each item, perhaps with an error in the place of one.
-pub(super) fn outcome(reply: Value, count: u64) -> Result<Outcome, Error> {
-    let answers = match &reply {
-        Value::ServerError(error) => return Ok(Outcome::Error(text_of(error).into())),
-        Value::Array(answers) => answers,
-        _ => return Err(unexpected("BF.INSERT", &reply)),
-    };
-    let (mut answered, mut new) = (0, 0);
+fn outcome(reply: &Value) -> Option<Outcome> {
+    let Value::Array(answers) = reply else { return None };
+    let mut outcome = Outcome::default();
     for answer in answers {
         match answer {
             Value::Int(0) | Value::Boolean(false) => {}
-            Value::Int(1) | Value::Boolean(true) => new += 1,
+            Value::Int(1) | Value::Boolean(true) => outcome.new += 1,
             Value::ServerError(error) => {
-                let refusal = text_of(error).into();
-                return Ok(Outcome::Partly { count: answered, new, refusal });
+                outcome.refusal = Some(text_of(error).into());
+                break;
             }
-            _ => return Err(unexpected("BF.INSERT", &reply)),
+            _ => return None,
         }
-        answered += 1;
+        outcome.count += 1;
     }
-    if answered == count {
-        Ok(Outcome::Added { new })
-    } else {
-        Err(unexpected("BF.INSERT", &reply))
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_shard_is_told_from_other_filters() {
-        let shard = Shard::new(2, 4).expect("a shard");
-        let numbers = |numbers: [i64; 2]| {
-            Value::Array(vec![Value::Array(numbers.into_iter().map(Value::Int).collect())])
-        };
-        assert_eq!(not_shard(&numbers([2, 4]), shard), None);
-        for other in [numbers([1, 4]), numbers([2, 8]), Value::Array(vec![Value::Nil])] {
-            let text = "ERR filter is not shard 2 of 4";
-            assert_eq!(not_shard(&other, shard).as_deref(), Some(text));
-        }
-    }
+    Some(outcome)
 }

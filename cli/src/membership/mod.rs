@@ -5,41 +5,69 @@
 //!         └─▶ BF.MEXISTS key item ... (RedisBloom, valkey-bloom) ─┘
 //!   and after each batch BF.INFO key: of a missing filter a server may say that nothing is in it,
 //!   and a shard may have been made anew as another filter
+//!
+//!   batch ──split by the rule──▶ piece ──▶ shard 0 ──▶ bits ──┐
+//!                                piece ──▶ shard 1 ──▶ bits ──┴──▶ Answers
+//!                                what is absent there ──▶ base, if there is one
 //! ```
 //!
-//! A batch for a sharded filter is split by its rule (`shards.rs`).
+//! If a sharded filter was rebuilt meanwhile, the batches under way are asked again, in the new
+//! generation.
 
-mod key;
-mod shards;
+mod question;
+mod shard;
 
-use std::io;
+use std::{
+    collections::VecDeque,
+    io,
+    time::{Duration, Instant},
+};
 
-use crate::sharding::{Descriptor, Generation, Shard};
-use redis::{Cmd, ServerError, Value};
+use crate::sharding::Generation;
 
 use crate::{
     amount,
-    connection::{Connection, Target, text_of},
+    connection::{Target, Targets},
     error::Error,
-    filter_info::{Detail, Reader},
     items::Batch,
-    loading::not_shard,
+    loading::batch_bytes,
     name,
-    refusal::Refusal,
     reply::{only, text},
-    sharded::{self, Filter},
+    sharded::{self, Filter, shard_at},
     window::Window,
 };
-use key::Key;
-use shards::Shards;
+use question::Question;
+use shard::{Shard, is_gone};
 
-/// Items in one `BF.MEXISTS`: enough to be fast, few enough not to delay other clients.
-const ITEMS: usize = 1000;
+/// Batches under way: while the server answers one, it has the next.
+const UNDER_WAY: usize = 2;
 
-/// Asks one filter.
-pub(crate) enum Membership {
-    Key(Box<Key>),
-    Shards(Box<Shards>),
+/// Asks one filter, in one key or in shards.
+pub(crate) struct Membership {
+    name: Vec<u8>,
+    targets: Targets,
+    /// The generation that is asked; `None` for a filter in one key.
+    generation: Option<Generation>,
+    /// How often the descriptor is read, which may name another generation; `None` if it is not.
+    poll: Option<Duration>,
+    /// When it was read.
+    read: Instant,
+    /// The shards, or the one key.
+    shards: Vec<Shard>,
+    base: Option<Shard>,
+}
+
+/// A key, and the identity of its filter (`BF.INFO key IDENTITY`); `None` if the key is lost, or the
+/// server does not have that word.
+pub(crate) type Seen = (Vec<u8>, Option<String>);
+
+/// A batch under way.
+struct Asked {
+    batch: Batch,
+    /// The shard of each item; none for a filter in one key.
+    owners: Vec<u16>,
+    /// The piece of each shard, and the number of the connection that it was sent on.
+    pieces: Vec<(Batch, u64)>,
 }
 
 /// The answer for one item.
@@ -95,118 +123,143 @@ fn set_bit(bits: &mut [u8], at: usize) {
 }
 
 impl Membership {
-    /// Connects to the shards of a sharded filter. `target` is any node of the cluster.
-    pub(crate) fn of_shards(
-        target: &Target,
-        name: &[u8],
-        descriptor: Descriptor,
-    ) -> Result<Self, Error> {
-        Ok(Self::Shards(Box::new(Shards::connect(target, name, descriptor, true)?)))
-    }
-
-    /// Connects to the shards of this generation, and asks no other one, whatever the descriptor
-    /// of the filter says.
-    pub(crate) fn of_generation(
-        target: &Target,
-        name: &[u8],
-        generation: Generation,
-    ) -> Result<Self, Error> {
-        let alone = Descriptor { current: generation, next: Ok(None), base: None, poll: 1 };
-        Ok(Self::Shards(Box::new(Shards::connect(target, name, alone, false)?)))
-    }
-
     /// Finds the filter, in one key or in shards. `target` is any node of the cluster.
     ///
     /// # Errors
     /// `Error::Refused` with `ERR not found` or `WRONGTYPE ...`, if there is no such filter.
     pub(crate) fn find(target: &Target, name: &[u8]) -> Result<Self, Error> {
-        let mut key = Key::connect(target, name)?;
-        match key.patiently(|_, server| sharded::find(server, name))? {
-            Filter::Key => {
-                key.patiently(|question, server| {
-                    server.call_for_key(redis::cmd("BF.INFO").arg(name))?;
-                    question.find_command(server)
-                })?;
-                Ok(Self::Key(Box::new(key)))
+        let mut found = Self::at(target, name)?;
+        let (targets, key) = (&found.targets, &mut found.shards[0]);
+        match key.patiently(targets, |_, server| sharded::find(server, name))? {
+            Filter::Key => key.patiently(targets, |question, server| {
+                server.call_for_key(redis::cmd("BF.INFO").arg(name))?;
+                question.find_command(server)
+            })?,
+            Filter::Sharded(descriptor) => {
+                found.poll = Some(Duration::from_secs(descriptor.poll));
+                found.adopt(descriptor.current, descriptor.base)?;
             }
-            Filter::Sharded(descriptor) => Self::of_shards(target, name, descriptor),
         }
+        Ok(found)
     }
 
-    /// The rate of false positives that was asked for, and what the server estimates now.
-    pub(crate) fn rates(&mut self) -> Result<(Option<f64>, Option<f64>), Error> {
-        match self {
-            Self::Key(key) => {
-                let info = key.patiently(|question, server| {
-                    Reader::default().read_one(server, &question.key, Detail::Filter)
-                })?;
-                Ok((info.error_rate, info.rate_now))
-            }
-            Self::Shards(shards) => Ok((shards.error_rate()?, shards.rate_now()?)),
-        }
+    /// Asks the shards of this generation, and no other one, whatever the descriptor says.
+    pub(crate) fn of_generation(
+        target: &Target,
+        name: &[u8],
+        generation: Generation,
+    ) -> Result<Self, Error> {
+        let mut alone = Self::at(target, name)?;
+        alone.adopt(generation, None)?;
+        Ok(alone)
     }
 
-    /// The keys of the generation that answers queries, each with the identity of its filter
-    /// (`BF.INFO key IDENTITY`), if the server has that word.
-    pub(crate) fn identities(&mut self) -> Result<Vec<(Vec<u8>, String)>, Error> {
-        let keys = match self {
-            Self::Key(key) => vec![key.name().clone()],
-            Self::Shards(shards) => shards.keys(),
-        };
-        let mut identities = Vec::with_capacity(keys.len());
-        for (place, key) in keys.into_iter().enumerate() {
-            let command = redis::cmd("BF.INFO").arg(&key).arg("IDENTITY").take();
-            let call = |_: &mut Question, server: &mut Connection| server.call_for_key(&command);
-            let reply = match self {
-                Self::Key(key) => key.patiently(call),
-                Self::Shards(shards) => shards.patiently(place, call),
-            };
-            match reply {
-                Ok(reply) => {
-                    identities.extend(text(only(&reply)).map(|text| (key, text.to_owned())));
-                }
-                // The shard is lost, or the server does not say it.
-                Err(Error::Refused { .. }) => {}
+    fn at(target: &Target, name: &[u8]) -> Result<Self, Error> {
+        Ok(Self {
+            name: name.to_vec(),
+            targets: Targets::of(target.clone(), &mut target.connect()?)?,
+            generation: None,
+            poll: None,
+            read: Instant::now(),
+            shards: vec![Shard::of(name, None)],
+            base: None,
+        })
+    }
+
+    /// Asks these shards from now on.
+    fn adopt(&mut self, generation: Generation, base: Option<Vec<u8>>) -> Result<(), Error> {
+        let keys = &generation.keys;
+        let shard = |(place, key): (usize, &Vec<u8>)| Shard::of(key, shard_at(place, keys.len()));
+        self.shards = keys.iter().enumerate().map(shard).collect();
+        self.base = base.map(|key| Shard::of(&key, None));
+        self.generation = Some(generation);
+        for shard in self.shards.iter_mut().chain(&mut self.base) {
+            match shard.patiently(&self.targets, Question::find_command) {
+                // The answer to the first items says what it means.
+                Ok(()) | Err(Error::Refused { .. }) => {}
                 Err(error) => return Err(error),
             }
+        }
+        Ok(())
+    }
+
+    /// The rate of false positives that was asked for, and what the server estimates now: of shards
+    /// the mean, because each is asked equally often, and that of the base. `None` if one of them
+    /// does not say.
+    pub(crate) fn rates(&mut self) -> Result<(Option<f64>, Option<f64>), Error> {
+        let (mut asked, mut now) = (Vec::new(), Vec::new());
+        for shard in &mut self.shards {
+            match shard.info(&self.targets) {
+                Ok(info) => {
+                    asked.push(info.error_rate);
+                    now.push(info.rate_now);
+                }
+                Err(Error::Refused { .. }) if self.generation.is_some() => now.push(None),
+                Err(error) => return Err(error),
+            }
+        }
+        let asked = match &self.generation {
+            Some(generation) => Some(generation.error_rate),
+            None => asked.pop().flatten(),
+        };
+        let count = now.len().max(1) as f64;
+        let now = now.into_iter().sum::<Option<f64>>().map(|sum| sum / count);
+        let Some(base) = &mut self.base else { return Ok((asked, now)) };
+        let info = base.info(&self.targets)?;
+        let sum = |one: Option<f64>, other: Option<f64>| Some(one? + other?);
+        Ok((sum(asked, info.error_rate), sum(now, info.rate_now)))
+    }
+
+    /// The filters that are asked.
+    pub(crate) fn identities(&mut self) -> Result<Vec<Seen>, Error> {
+        let mut identities = Vec::new();
+        for shard in self.shards.iter_mut().chain(&mut self.base) {
+            let key = shard.question.key.clone();
+            let command = redis::cmd("BF.INFO").arg(&key).arg("IDENTITY").take();
+            let reply = shard.patiently(&self.targets, |_, server| server.call_for_key(&command));
+            let identity = match reply {
+                Ok(reply) => text(only(&reply)).map(str::to_owned),
+                Err(Error::Refused { .. }) => None,
+                Err(error) => return Err(error),
+            };
+            identities.push((key, identity));
         }
         Ok(identities)
     }
 
     /// Whether a key holds another filter than before, or none. A rebuild that ended is followed:
     /// its shards have other keys.
-    pub(crate) fn is_replaced(&mut self, before: &[(Vec<u8>, String)]) -> Result<bool, Error> {
+    pub(crate) fn is_replaced(&mut self, before: &[Seen]) -> Result<bool, Error> {
         let now = self.identities()?;
-        let keys = match self {
-            Self::Key(key) => vec![key.name().clone()],
-            Self::Shards(shards) => shards.keys(),
+        let other = |(key, identity): &Seen| {
+            let same_key = now.iter().find(|(now, _)| now == key);
+            identity.is_some() && same_key.is_some_and(|(_, now)| now != identity)
         };
-        Ok(before.iter().any(|seen| keys.contains(&seen.0) && !now.contains(seen)))
+        Ok(before.iter().any(other))
     }
 
-    /// Whether the filter forgets.
+    /// Whether the filter forgets: the first shard that says so.
     pub(crate) fn forgets(&mut self) -> Result<bool, Error> {
-        let window = match self {
-            Self::Key(key) => {
-                key.patiently(|question, server| Window::of(server, &question.key))?
+        for shard in &mut self.shards {
+            let window = shard
+                .patiently(&self.targets, |question, server| Window::of(server, &question.key))?;
+            if window.is_some() {
+                return Ok(true);
             }
-            Self::Shards(shards) => shards.window()?,
-        };
-        Ok(window.is_some())
+        }
+        Ok(false)
     }
 
     /// Whether shards are lost, as far as items were asked for.
     pub(crate) fn loses_shards(&self) -> bool {
-        matches!(self, Self::Shards(shards) if !shards.lost().1.is_empty())
+        self.shards.iter().any(|shard| shard.lost)
     }
 
     /// The error for items about which nothing is known, because their shards are lost.
     pub(crate) fn unknown(&self, task: &str, items: u64) -> Error {
-        let (shards, lost, name) = match self {
-            Self::Key(key) => (0, Vec::new(), key.name()),
-            Self::Shards(shards) => (shards.lost().0, shards.lost().1, &shards.name),
-        };
-        let numbers: Vec<_> = lost.iter().map(usize::to_string).collect();
+        let shards = self.shards.len();
+        let lost = |place: &usize| self.shards[*place].lost;
+        let numbers: Vec<_> = (0..shards).filter(lost).map(|place| place.to_string()).collect();
         let what = match &numbers[..] {
             [] => "the filter `base` is lost".to_owned(),
             [one] => format!("shard {one} of {shards} is lost"),
@@ -224,16 +277,16 @@ impl Membership {
             },
             format!(
                 "Load its items from their source by `repair {} --shard {first} --from FILE`.",
-                name::typed(name)
+                name::typed(&self.name)
             ),
         )
     }
 
     /// The bytes of a batch, if one command is to have so many.
     pub(crate) fn batch_size(&self, command: u64) -> u64 {
-        match self {
-            Self::Key(_) => command,
-            Self::Shards(shards) => shards.batch_size(command),
+        match self.generation {
+            None => command,
+            Some(_) => batch_bytes(command, self.shards.len()),
         }
     }
 
@@ -241,13 +294,138 @@ impl Membership {
     /// that has nothing at the moment says `WouldBlock`.
     pub(crate) fn ask(
         &mut self,
-        batches: impl FnMut() -> Result<Option<Batch>, Error>,
-        answered: impl FnMut(&Batch, &Answers) -> Result<(), Error>,
+        mut batches: impl FnMut() -> Result<Option<Batch>, Error>,
+        mut answered: impl FnMut(&Batch, &Answers) -> Result<(), Error>,
     ) -> Result<(), Error> {
-        match self {
-            Self::Key(key) => key.ask(batches, answered),
-            Self::Shards(shards) => shards.ask(batches, answered),
+        let mut under_way: VecDeque<Asked> = VecDeque::new();
+        loop {
+            let mut ended = true;
+            while under_way.len() < UNDER_WAY {
+                let input = Input::of(batches())?;
+                ended = !matches!(input, Input::Idle);
+                let Input::Batch(batch) = input else { break };
+                if self.follow()? {
+                    under_way = under_way.into_iter().map(|old| self.send(old.batch)).collect();
+                }
+                let asked = self.send(batch);
+                under_way.push_back(asked);
+            }
+            let Some(asked) = under_way.front() else {
+                if ended {
+                    return Ok(());
+                }
+                continue;
+            };
+            match self.receive(asked) {
+                Ok(answers) => {
+                    answered(&asked.batch, &answers)?;
+                    under_way.pop_front();
+                }
+                // A filter in one key is never lost: that it is gone is an error.
+                Err(error) if self.generation.is_some() && is_gone(&error) => {
+                    // If the descriptor says the same, the shard is lost.
+                    if !self.read_descriptor()? {
+                        self.shards.iter_mut().chain(&mut self.base).for_each(Shard::disconnect);
+                    }
+                    under_way = under_way.into_iter().map(|old| self.send(old.batch)).collect();
+                }
+                Err(error) => return Err(error),
+            }
         }
+    }
+
+    /// Sends the pieces of a batch. What cannot be sent is asked when its answer is wanted.
+    fn send(&mut self, batch: Batch) -> Asked {
+        let mut owners = Vec::new();
+        let pieces = match &self.generation {
+            None => vec![Batch { blob: batch.blob.clone(), ..batch }],
+            Some(generation) => batch.split(generation.shards(), |shard| owners.push(shard)),
+        };
+        let pieces = pieces.into_iter().zip(&mut self.shards);
+        let pieces = pieces.map(|(piece, shard)| {
+            let connection = shard.send(&piece);
+            (piece, connection)
+        });
+        Asked { pieces: pieces.collect(), batch, owners }
+    }
+
+    fn receive(&mut self, asked: &Asked) -> Result<Answers, Error> {
+        let mut found = Vec::new();
+        for ((piece, connection), shard) in asked.pieces.iter().zip(&mut self.shards) {
+            found.push((shard.receive(&self.targets, piece, *connection)?, 0));
+        }
+        if self.generation.is_none() {
+            let bits = found.pop().and_then(|(bits, _)| bits).unwrap_or_default();
+            return Ok(Answers::of(bits, Vec::new(), asked.batch.count));
+        }
+        let bytes = asked.owners.len().div_ceil(8);
+        let (mut present, mut lost) = (vec![0; bytes], vec![0; bytes]);
+        for (at, &owner) in asked.owners.iter().enumerate() {
+            let (bits, next) = &mut found[usize::from(owner)];
+            match bits {
+                Some(bits) if bit(bits, *next) => set_bit(&mut present, at),
+                Some(_) => {}
+                None => set_bit(&mut lost, at),
+            }
+            *next += 1;
+        }
+        if let Some(base) = &mut self.base {
+            // Asked for what no shard has.
+            let items = asked.batch.items();
+            let places: Vec<_> = (0..items.len()).filter(|at| !bit(&present, *at)).collect();
+            let batch = Batch::of(places.iter().map(|at| items[*at]));
+            let bits = base.receive(&self.targets, &batch, 0)?;
+            for (next, at) in places.into_iter().enumerate() {
+                match &bits {
+                    Some(bits) if bit(bits, next) => set_bit(&mut present, at),
+                    Some(_) => {}
+                    None => set_bit(&mut lost, at),
+                }
+            }
+            for (lost, present) in lost.iter_mut().zip(&present) {
+                *lost &= !present;
+            }
+        }
+        Ok(Answers::of(present, lost, asked.owners.len() as u64))
+    }
+
+    /// Reads the descriptor again, if it is time. Returns whether other shards are asked from now
+    /// on.
+    fn follow(&mut self) -> Result<bool, Error> {
+        match self.poll {
+            Some(poll) if self.read.elapsed() >= poll => self.read_descriptor(),
+            _ => Ok(false),
+        }
+    }
+
+    /// Reads the descriptor again. If the filter has another generation now, that is asked: returns
+    /// whether it is so.
+    fn read_descriptor(&mut self) -> Result<bool, Error> {
+        if self.poll.is_none() {
+            return Ok(false);
+        }
+        let name = &self.name;
+        let mut descriptor = Shard::of(name, None);
+        let base = self.base.as_ref().map(|base| &base.question.key);
+        let Filter::Sharded(found) =
+            descriptor.patiently(&self.targets, |_, server| sharded::find(server, name))?
+        else {
+            return Err(Error::incomplete(
+                format!("{}: its descriptor is gone", name::readable(name)),
+                format!(
+                    "Was the filter removed meanwhile? `info {}` tells what is there.",
+                    name::typed(name)
+                ),
+            ));
+        };
+        self.poll = Some(Duration::from_secs(found.poll));
+        self.read = Instant::now();
+        let changed =
+            self.generation.as_ref() != Some(&found.current) || found.base.as_ref() != base;
+        if changed {
+            self.adopt(found.current, found.base)?;
+        }
+        Ok(changed)
     }
 }
 
@@ -272,188 +450,17 @@ impl Input {
     }
 }
 
-/// How a filter in one key, or a shard, is asked.
-pub(crate) struct Question {
-    key: Vec<u8>,
-    /// Which shard the filter must be; `None` for any filter.
-    shard: Option<Shard>,
-    /// Whether the server has `BF.BULKEXISTS`, and lets this user send it.
-    packed: bool,
-}
-
-impl Question {
-    fn find_command(&mut self, connection: &mut Connection) -> Result<(), Error> {
-        let mut command = redis::cmd("BF.BULKEXISTS");
-        match connection.call_for_key(command.arg(&self.key).arg("LINES").arg("")) {
-            Ok(_) => Ok(()),
-            Err(error) if error.refusal().is_some_and(Refusal::lacks_command) => {
-                self.packed = false;
-                Ok(())
-            }
-            Err(error) => Err(error),
-        }
-    }
-
-    /// The commands for a batch, but the last one.
-    fn commands(&self, batch: &Batch) -> Vec<Cmd> {
-        if self.packed {
-            let mut command = redis::cmd("BF.BULKEXISTS");
-            command.arg(&self.key).arg(batch.packing.word()).arg(&batch.blob);
-            return vec![command];
-        }
-        let command = |items: &[&[u8]]| redis::cmd("BF.MEXISTS").arg(&self.key).arg(items).take();
-        batch.items().chunks(ITEMS).map(command).collect()
-    }
-
-    /// The last command: of a missing filter a server may say that nothing is in it. The filter was
-    /// there before the first batch, and is there after this one.
-    fn last_command(&self) -> Cmd {
-        redis::cmd("BF.INFO").arg(&self.key).arg(self.shard.map(|_| "SHARD")).take()
-    }
-
-    /// What the reply to the last command says about the filter.
-    fn see(&self, reply: &Value) -> Result<(), Error> {
-        match self.shard.and_then(|shard| not_shard(reply, shard)) {
-            Some(text) => Err(Error::refused("BF.INFO", text)),
-            None => Ok(()),
-        }
-    }
-
-    fn send(&self, connection: &mut Connection, batch: &Batch) -> Result<(), Error> {
-        for command in self.commands(batch) {
-            connection.send(&command)?;
-        }
-        connection.send(&self.last_command())
-    }
-
-    fn receive(&self, connection: &mut Connection, batch: &Batch) -> Result<Vec<u8>, Error> {
-        let bits = self.bits(batch, |command| accepted(command, connection.receive()?))?;
-        self.see(&accepted("BF.INFO", connection.receive()?)?)?;
-        Ok(bits)
-    }
-
-    /// Asks for one batch, while no other is under way. Follows redirections.
-    fn ask_alone(&self, connection: &mut Connection, batch: &Batch) -> Result<Vec<u8>, Error> {
-        let mut commands = self.commands(batch).into_iter();
-        let bits = self.bits(batch, |_| match commands.next() {
-            Some(command) => connection.call_for_key(&command),
-            None => Ok(Value::Nil),
-        })?;
-        self.see(&connection.call_for_key(&self.last_command())?)?;
-        Ok(bits)
-    }
-
-    /// The bits of the replies.
-    fn bits(
-        &self,
-        batch: &Batch,
-        mut reply: impl FnMut(&str) -> Result<Value, Error>,
-    ) -> Result<Vec<u8>, Error> {
-        let items = batch.count;
-        if self.packed {
-            return packed_bits(reply("BF.BULKEXISTS")?, items);
-        }
-        let mut bits = vec![0; items.div_ceil(8) as usize];
-        let mut first = 0;
-        while first < items {
-            let count = (items - first).min(ITEMS as u64);
-            set_bits(reply("BF.MEXISTS")?, first, count, &mut bits)?;
-            first += count;
-        }
-        Ok(bits)
-    }
-}
-
-/// The reply, or the server's error.
-fn accepted(command: &str, reply: Value) -> Result<Value, Error> {
-    match reply {
-        Value::ServerError(error) => Err(refused(command, &error)),
-        reply => Ok(reply),
-    }
-}
-
-fn refused(command: &str, error: &ServerError) -> Error {
-    Error::refused(command.to_owned(), text_of(error))
-}
-
-/// The bits of a reply to `BF.BULKEXISTS` for so many items.
-fn packed_bits(reply: Value, items: u64) -> Result<Vec<u8>, Error> {
-    let wrong = |reply: &Value| Error::reply("BF.BULKEXISTS", reply);
-    let Value::Array(elements) = &reply else { return Err(wrong(&reply)) };
-    // An error is the last element, behind the answers of the items before it.
-    if let Some(Value::ServerError(error)) = elements.last() {
-        return Err(refused("BF.BULKEXISTS", error));
-    }
-    match &elements[..] {
-        [Value::Int(count), Value::BulkString(bits)]
-            if u64::try_from(*count) == Ok(items) && bits.len() as u64 == items.div_ceil(8) =>
-        {
-            Ok(bits.clone())
-        }
-        _ => Err(wrong(&reply)),
-    }
-}
-
-/// Sets the bits from `first` on, as a reply to `BF.MEXISTS` for `count` items says.
-fn set_bits(reply: Value, first: u64, count: u64, bits: &mut [u8]) -> Result<(), Error> {
-    let wrong = |reply: &Value| Error::reply("BF.MEXISTS", reply);
-    let Value::Array(answers) = reply else { return Err(wrong(&reply)) };
-    if answers.len() as u64 != count {
-        return Err(wrong(&Value::Array(answers)));
-    }
-    for (at, answer) in (first as usize..).zip(answers) {
-        match accepted("BF.MEXISTS", answer)? {
-            Value::Int(0) | Value::Boolean(false) => {}
-            Value::Int(1) | Value::Boolean(true) => set_bit(bits, at),
-            other => return Err(wrong(&other)),
-        }
-    }
-    Ok(())
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::refusal::Kind;
-
-    fn error(text: &str) -> Value {
-        redis::parse_redis_value(format!("-{text}\r\n").as_bytes()).unwrap()
-    }
 
     #[test]
-    fn bits_of_bulkexists() {
-        let two = || vec![Value::Int(9), Value::BulkString(vec![0x80, 0x80])];
-        assert_eq!(packed_bits(Value::Array(two()), 9).unwrap(), [0x80, 0x80]);
+    fn answers_are_in_the_order_of_the_items() {
         let answers = Answers::of(vec![0x80, 0x80], vec![0x20, 0], 9);
         assert_eq!((answers.present, answers.unknown), (2, 1));
         let mut expected = [Answer::Absent; 9];
         (expected[0], expected[2], expected[8]) =
             (Answer::Present, Answer::Unknown, Answer::Present);
         assert_eq!(answers.iter().collect::<Vec<_>>(), expected);
-        // Fewer answers than items, bits of another length, an error behind the answers.
-        assert!(matches!(packed_bits(Value::Array(two()), 10), Err(Error::Reply { .. })));
-        assert!(matches!(packed_bits(Value::Array(two()), 17), Err(Error::Reply { .. })));
-        assert!(matches!(packed_bits(Value::Int(9), 9), Err(Error::Reply { .. })));
-        assert!(matches!(packed_bits(Value::Array(vec![]), 0), Err(Error::Reply { .. })));
-        let mut three = two();
-        three.push(error("OOM no memory"));
-        let refused = packed_bits(Value::Array(three), 9);
-        assert!(matches!(refused, Err(error) if error.is(Kind::OutOfMemory)));
-    }
-
-    #[test]
-    fn bits_of_mexists() {
-        let mut bits = [0; 2];
-        let reply = Value::Array(vec![Value::Int(1), Value::Int(0), Value::Boolean(true)]);
-        set_bits(reply.clone(), 6, 3, &mut bits).unwrap();
-        assert_eq!(bits, [0x02, 0x80]);
-        assert!(matches!(set_bits(reply, 0, 2, &mut bits), Err(Error::Reply { .. })));
-        for (wrong, refused) in
-            [(error("ERR some reason"), true), (Value::Int(2), false), (Value::Nil, false)]
-        {
-            let result = set_bits(Value::Array(vec![wrong]), 0, 1, &mut bits);
-            assert_eq!(matches!(result, Err(Error::Refused { .. })), refused);
-            assert!(result.is_err());
-        }
     }
 }

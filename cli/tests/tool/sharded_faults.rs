@@ -131,7 +131,7 @@ fn what_no_replica_has_is_not_done() {
     items.extend(numbered("lost", 10));
     let path = file(path.parent().expect("a directory"), &items);
     let stopped = stop();
-    let child = waits(&server, "verify urls --file items --probes 0 --repair");
+    let child = waits(&server, "load urls items");
     drop(stopped);
     let ran = Ran::from(child.wait_with_output().expect("the tool ends"));
     assert_eq!(ran.code, 0, "{ran:?}");
@@ -453,7 +453,7 @@ fn a_load_looks_at_all_shards_at_the_same_time() {
             let shard = shards.iter().position(|shard: &String| shard == key).expect("a shard");
             format!("*1\r\n*2\r\n:{shard}\r\n:{SHARDS}\r\n")
         }
-        ["BF.INFO", key, "SATURATED"] => {
+        ["BF.INFO", key, "IDENTITY"] => {
             let mut asked = asked.lock().expect("no panic");
             asked.push(key.to_owned());
             all.notify_all();
@@ -471,7 +471,7 @@ fn a_load_looks_at_all_shards_at_the_same_time() {
     let path = file(dir.path(), &numbered("item", 1_000));
     let ran = run_fake(&fake, &format!("load urls {}", path.display()));
     assert_eq!(ran.code, 0, "{ran:?}");
-    let looks = fake.commands().iter().filter(|command| command.ends_with("SATURATED")).count();
+    let looks = fake.commands().iter().filter(|command| command.ends_with("IDENTITY")).count();
     assert_eq!((looks, alone.load(Ordering::SeqCst)), (2 * usize::from(SHARDS), 0));
 }
 

@@ -44,19 +44,15 @@ fn a_load_refuses_a_filter_with_another_window() {
     let mut client = server.client();
     assert_eq!(client.run("BF.RESERVE day 0.01 1000 WINDOW EX 86400"), ok());
     assert_eq!(client.run("BF.RESERVE plain 0.01 1000"), ok());
-    for dry in ["", " --dry-run"] {
-        for (options, what) in OTHER {
-            let ran = load(&server, "day", &format!("{options}{dry}"));
-            refused(&ran, 2, what);
-            assert!(ran.stderr.contains("day is there with another window: 24h in 4 "), "{ran:?}");
-        }
-        let ran = load(&server, "plain", &format!("--window 24h{dry}"));
-        refused(&ran, 2, "plain is there, and has no window: it forgets nothing");
+    for (options, what) in OTHER {
+        let ran = load(&server, "day", options);
+        refused(&ran, 2, what);
+        assert!(ran.stderr.contains("day is there with another window: 24h in 4 "), "{ran:?}");
     }
+    let ran = load(&server, "plain", "--window 24h");
+    refused(&ran, 2, "plain is there, and has no window: it forgets nothing");
     assert_eq!(client.run("BF.CARD day"), int(0));
     assert_eq!(client.run("BF.CARD plain"), int(0));
-    load(&server, "day", "--window 24h --dry-run").done();
-    load(&server, "new", "--window 24h --dry-run").done();
     load(&server, "day", "--window 1d").done();
     // Without --window any filter will do.
     load(&server, "day", "").done();
@@ -71,15 +67,12 @@ fn a_load_refuses_shards_with_another_window() {
         let words = format!("create {name} --items 1000 --error 1% --shards 2 {window}");
         crate::run::run_at(&server, &words).done();
     }
-    for dry in ["", " --dry-run"] {
-        for (options, what) in OTHER {
-            refused(&load(&server, "day", &format!("{options}{dry}")), 2, what);
-        }
-        let ran = load(&server, "plain", &format!("--window 24h{dry}"));
-        refused(&ran, 2, "plain is there, and has no window: it forgets nothing");
+    for (options, what) in OTHER {
+        refused(&load(&server, "day", options), 2, what);
     }
+    let ran = load(&server, "plain", "--window 24h");
+    refused(&ran, 2, "plain is there, and has no window: it forgets nothing");
     assert_eq!((cards(&mut client, "day", 2), cards(&mut client, "plain", 2)), (0, 0));
-    load(&server, "day", "--window 24h --dry-run").done();
     load(&server, "day", "--window 24h").done();
     load(&server, "plain", "").done();
     assert_eq!((cards(&mut client, "day", 2), cards(&mut client, "plain", 2)), (3, 3));
@@ -98,12 +91,9 @@ fn a_window_that_may_not_be_seen_is_not_taken_for_none() {
     assert_eq!(client.run("BF.RESERVE day 0.01 1000 WINDOW EX 86400"), ok());
     let rights = "+bf.bulkadd +bf.insert +type +info +time +hgetall";
     client.run(&format!("ACL SETUSER adder on >secret ~* -@all {rights}"));
-    for dry in ["", " --dry-run"] {
-        let user = format!("--user adder --pass secret --window 24h{dry}");
-        let ran = load(&server, "day", &user);
-        refused(&ran, 4, "day: whether it has the window is unknown");
-        assert!(ran.stderr.contains("+bf.info"), "{ran:?}");
-    }
+    let ran = load(&server, "day", "--user adder --pass secret --window 24h");
+    refused(&ran, 4, "day: whether it has the window is unknown");
+    assert!(ran.stderr.contains("+bf.info"), "{ran:?}");
     assert_eq!(client.run("BF.CARD day"), int(0));
     load(&server, "day", "--user adder --pass secret").done();
     assert_eq!(client.run("BF.CARD day"), int(3));

@@ -1,0 +1,152 @@
+//! The files of a load: how far an earlier load of each came, and its journal.
+
+use std::{
+    collections::HashSet,
+    fs::{self, File},
+    io::{self, Read},
+    os::unix::fs::MetadataExt as _,
+    path::{Path, PathBuf},
+    time::Duration,
+};
+
+use crate::{
+    error::Error,
+    items::{self, Batches, Live, Source},
+    loading::{
+        Ledger,
+        journal::{self, Identity, Journal, Position},
+    },
+    name,
+    output::Output,
+};
+
+/// A file of the command line.
+pub(super) struct Input {
+    /// For messages.
+    pub(super) name: String,
+    source: Source,
+    /// `None` for standard input, pipes and devices.
+    pub(super) regular: Option<Regular>,
+}
+
+pub(super) struct Regular {
+    pub(super) file: File,
+    pub(super) path: PathBuf,
+    pub(super) identity: Identity,
+    pub(super) start: Position,
+}
+
+/// The files that an earlier load began.
+pub(super) fn resumed(inputs: &[Input]) -> impl Iterator<Item = &Regular> {
+    let files = inputs.iter().flat_map(|input| &input.regular);
+    files.filter(|file| file.start.offset > 0)
+}
+
+/// Refuses a file that is named twice: it has one journal.
+pub(super) fn are_different(inputs: &[Input]) -> Result<(), Error> {
+    let mut seen = HashSet::new();
+    for file in inputs.iter().flat_map(|input| &input.regular) {
+        let metadata = file.file.metadata().map_err(Error::file(&file.path))?;
+        if !seen.insert((metadata.dev(), metadata.ino())) {
+            let what = format!("{} is named twice", name::readable_path(&file.path));
+            return Err(Error::usage(what, "Name each file once."));
+        }
+    }
+    Ok(())
+}
+
+/// Begins at the start of all files.
+pub(super) fn begin_again(inputs: &mut [Input]) {
+    for file in inputs.iter_mut().flat_map(|input| &mut input.regular) {
+        file.start = Position::default();
+    }
+}
+
+impl Input {
+    /// Opens a file. `identity` describes it.
+    pub(super) fn open(
+        path: &Path,
+        identity: impl FnOnce(&mut File) -> io::Result<Identity>,
+    ) -> Result<Self, Error> {
+        let source = Source::named(path);
+        let mut input = Self { name: source.name(), source, regular: None };
+        let Source::File(path) = &input.source else { return Ok(input) };
+        let metadata = fs::metadata(path).map_err(Error::file(path))?;
+        if metadata.is_dir() {
+            return Err(Error::file(path)(io::ErrorKind::IsADirectory.into()));
+        }
+        // A named pipe is opened once, when its turn comes: its writer sees that end.
+        if metadata.is_file() {
+            let mut file = File::open(path).map_err(Error::file(path))?;
+            let identity = identity(&mut file).map_err(Error::file(path))?;
+            let (path, start) = (path.clone(), Position::default());
+            input.regular = Some(Regular { file, path, identity, start });
+        }
+        Ok(input)
+    }
+
+    /// The length of a regular file, and where to begin in it.
+    pub(super) fn extent(&self) -> (Option<u64>, u64) {
+        match &self.regular {
+            Some(regular) => (Some(regular.identity.size()), regular.start.offset),
+            None => (None, 0),
+        }
+    }
+
+    /// Whether the file has the size and the time that it had when it was opened.
+    pub(super) fn is_unchanged(&self) -> bool {
+        self.regular.as_ref().is_none_or(|regular| {
+            let metadata = regular.file.metadata();
+            metadata.is_ok_and(|metadata| regular.identity.is_unchanged(&metadata))
+        })
+    }
+
+    /// Starts the journal of a file, if it can have one.
+    pub(super) fn journal(
+        &self,
+        ledger: &Ledger,
+        every: Duration,
+        output: &Output,
+    ) -> Result<Option<Journal>, Error> {
+        let Some(file) = &self.regular else { return Ok(None) };
+        let path = journal::path_for(&file.path);
+        let (output_of_thread, shown) = (*output, path.display().to_string());
+        let failed = move |error: &io::Error| {
+            output_of_thread.remark(format_args!("{shown}: {error}; an older journal stays"));
+        };
+        let loaded = file.file.try_clone().map_err(Error::file(&file.path))?;
+        let start = ledger.described(file.start.clone());
+        match Journal::start(path, (loaded, file.identity.clone()), start, every, failed) {
+            Ok(journal) => Ok(Some(journal)),
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => Err(Error::usage(
+                format!("{} is being loaded already", name::readable_path(&file.path)),
+                "Wait for that load; or read the file from standard input, without a journal.",
+            )),
+            Err(error) => {
+                output.remark(format_args!(
+                    "{}: {error}; without a journal this load cannot be resumed",
+                    journal::path_for(&file.path).display()
+                ));
+                Ok(None)
+            }
+        }
+    }
+
+    pub(super) fn batches(
+        &self,
+        options: &items::Options,
+    ) -> Result<Batches<Box<dyn Read>>, Error> {
+        let Some(regular) = &self.regular else {
+            let input: Box<dyn Read> = match &self.source {
+                Source::Stdin => Box::new(Live::new(io::stdin())),
+                Source::File(path) => {
+                    let path = path.clone();
+                    Box::new(Live::opened(|| File::open(path)))
+                }
+            };
+            return Ok(Batches::new(input, options));
+        };
+        let file = regular.file.try_clone().map_err(Error::file(&regular.path))?;
+        Batches::resumed(file, options, regular.start.offset).map_err(Error::file(&regular.path))
+    }
+}

@@ -1,0 +1,64 @@
+//! Where the items of a load over shards go.
+
+use crate::{
+    error::Error,
+    sharded,
+    sharding::{Descriptor, Generation, Shard},
+};
+
+/// Bytes of a piece, where the input has as many.
+const PIECE: u64 = 64 << 10;
+/// Bytes of a batch, whatever the number of shards is.
+const BATCH: u64 = 8 << 20;
+
+/// The bytes of a batch for so many shards, if one command is to have `command` bytes.
+pub(crate) fn batch_bytes(command: u64, shards: usize) -> u64 {
+    command.min(PIECE).saturating_mul(shards as u64).min(BATCH)
+}
+
+/// Where items go.
+#[derive(Clone, Debug)]
+pub(crate) enum Goal {
+    /// A sharded filter: the generation that answers and the next one, as its descriptor says,
+    /// which is read again and again.
+    Filter(Descriptor),
+    /// The shards of one generation, whatever the descriptor says.
+    Generation(Generation),
+    /// One shard under this key. Items of the other shards are left out.
+    Shard(Shard, Vec<u8>),
+}
+
+/// The shards that take items by one rule.
+pub(super) struct Plan {
+    pub(super) generation: u64,
+    /// The keys of the shards; `None` for a shard whose items are left out.
+    pub(super) keys: Vec<Option<Vec<u8>>>,
+}
+
+impl Goal {
+    /// What is sent where, for the filter `name`; nothing to a generation that is `ending`.
+    ///
+    /// # Errors
+    /// Those of [`sharded::filled`].
+    pub(super) fn plans(&self, name: &[u8], ending: Option<u64>) -> Result<Vec<Plan>, Error> {
+        let plan = |generation: &Generation| Plan {
+            generation: generation.number,
+            keys: generation.keys.iter().cloned().map(Some).collect(),
+        };
+        Ok(match self {
+            Self::Filter(filter) => sharded::filled(name, filter)?
+                .into_iter()
+                .filter(|generation| Some(generation.number) != ending)
+                .map(plan)
+                .collect(),
+            Self::Generation(generation) => vec![plan(generation)],
+            Self::Shard(shard, key) => {
+                let mut keys = vec![None; usize::from(shard.count())];
+                if let Some(own) = keys.get_mut(usize::from(shard.index())) {
+                    *own = Some(key.clone());
+                }
+                vec![Plan { generation: 0, keys }]
+            }
+        })
+    }
+}

@@ -1,0 +1,100 @@
+//! What a load asks for, where it goes, and what it has counted.
+
+use std::{
+    sync::{Arc, atomic::AtomicBool},
+    time::Duration,
+};
+
+use bloom::sharding::Shard;
+
+use super::ledger::Ledger;
+use crate::{amount, connection::Targets, output::Output};
+
+/// Bytes of items that wait for their confirmation, over all deliveries of a load.
+pub(crate) const HELD: usize = 48 << 20;
+
+/// What the caller asks for.
+#[derive(Clone, Debug)]
+pub(crate) struct Settings {
+    /// Replicas that must acknowledge; `None` for one if the server has any.
+    pub(crate) acks: Option<u64>,
+    /// Whether the AOF must be synced.
+    pub(crate) durable: bool,
+    /// How long to try again.
+    pub(crate) retry_for: Duration,
+}
+
+/// Options of subcommands that load files into new shards.
+#[derive(clap::Args, Debug)]
+#[group(skip)]
+pub(crate) struct Options {
+    /// Counts an item as loaded when the server's append-only file is synced (WAITAOF)
+    #[arg(long)]
+    durable: bool,
+    /// Counts an item as loaded when so many replicas have it (WAIT); without it, 1 where there are
+    /// replicas
+    #[arg(long, value_name = "REPLICAS")]
+    acks: Option<u64>,
+    /// How long to try again when a server cannot be reached
+    #[arg(long, value_name = "TIME", default_value = "60s", value_parser = amount::time)]
+    retry_for: Duration,
+}
+
+impl Options {
+    pub(crate) fn settings(&self) -> Settings {
+        Settings { acks: self.acks, durable: self.durable, retry_for: self.retry_for }
+    }
+}
+
+/// What is counted.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Totals {
+    /// Items before the first that is not confirmed.
+    pub(crate) items: u64,
+    /// Those of them that were new.
+    pub(crate) new: u64,
+    /// Items that `--skip` may leave out: for a COUNTING filter, those that were answered.
+    pub(crate) before: u64,
+    /// Nothing proves that the filter has these items.
+    pub(crate) unknown: bool,
+    /// Items that were sent again.
+    pub(crate) resent: u64,
+}
+
+/// Where a delivery goes, and what all deliveries of a load share.
+#[derive(Clone)]
+pub(crate) struct Route {
+    pub(crate) key: Vec<u8>,
+    /// The place of the filter in the counts of the ledger.
+    pub(crate) place: Option<usize>,
+    /// Which shard the filter must be; `None` for any filter.
+    pub(crate) shard: Option<Shard>,
+    /// The servers of the cluster.
+    pub(crate) targets: Targets,
+    pub(crate) ledger: Arc<Ledger>,
+    pub(crate) output: Output,
+    /// Bytes of items that may wait for their confirmation.
+    pub(crate) held: usize,
+    /// What is not confirmed is wanted back at once: it has to go elsewhere, too.
+    pub(crate) give_back: Arc<AtomicBool>,
+    /// Whether items of this load are in the filter already: those of an earlier run, or of an
+    /// earlier thread.
+    pub(crate) loaded: bool,
+}
+
+impl Route {
+    /// The route of a load that begins, to the filter `key`.
+    pub(crate) fn new(key: &[u8], targets: Targets, output: &Output) -> Self {
+        Self {
+            key: key.to_vec(),
+            place: None,
+            shard: None,
+            targets,
+            ledger: Arc::default(),
+            output: *output,
+            held: HELD,
+            give_back: Arc::default(),
+            loaded: false,
+        }
+    }
+}
