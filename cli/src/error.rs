@@ -181,7 +181,7 @@ impl Error {
             Self::Refused { refusal, .. } => refusal.hint(),
             Self::Reply { .. } => "Is this a server with the module redis-bloom or RedisBloom?",
             Self::File { source, .. } if source.kind() == io::ErrorKind::InvalidData => {
-                "See that the file has the items, and the options their form: --csv, -0."
+                "See that the file has the items, and the options their form: -0."
             }
             Self::File { source, .. } if source.kind() == io::ErrorKind::StorageFull => {
                 "Make room there."

@@ -5,9 +5,9 @@
 //!      │
 //!      ├─▶ connection/   options as redis-cli's, TCP, Unix sockets, TLS, one command or many
 //!      ├─▶ filter_info   BF.INFO of all modules
-//!      ├─▶ items         items of files, in batches
+//!      ├─▶ items/        items of files, in batches
 //!      ├─▶ loading/      batches into filters, until they are confirmed; the journal
-//!      ├─▶ membership    whether a filter has the items of batches
+//!      ├─▶ membership/   whether a filter has the items of batches
 //!      ├─▶ dump_file     the file of dump and restore
 //!      ├─▶ dump_directory  the directory of dump and restore of a sharded filter
 //!      ├─▶ at_once       work on all shards at once

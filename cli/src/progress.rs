@@ -100,8 +100,6 @@ pub(crate) struct Progress {
     length: Option<u64>,
     /// Where the work began, in bytes.
     begin: u64,
-    /// What is shown at the end of the line.
-    note: String,
     started: Instant,
     shown: Instant,
 }
@@ -128,7 +126,6 @@ impl Progress {
             label: label.to_owned(),
             length,
             begin: 0,
-            note: String::new(),
             started: now,
             shown: now,
         }
@@ -138,11 +135,6 @@ impl Progress {
     pub(crate) fn from(mut self, position: u64) -> Self {
         self.begin = position;
         self
-    }
-
-    /// Sets what is shown at the end of the line.
-    pub(crate) fn note(&mut self, note: String) {
-        self.note = note;
     }
 
     /// Shows that the work is at `position` of its length, and has done `amount` units.
@@ -163,9 +155,6 @@ impl Progress {
             let left = elapsed * (length.saturating_sub(position) as f64 / done);
             text += &format!("  ETA {}", readable_time(left as u64));
         }
-        if !self.note.is_empty() {
-            text += &format!("   {}", self.note);
-        }
         match &self.bar {
             Some(bar) => {
                 bar.set_message(text);
@@ -180,9 +169,7 @@ impl Progress {
             }
         }
     }
-}
 
-impl Progress {
     /// What this run has done. Bytes are counted from the start of the work, items from the start
     /// of the run.
     fn done(&self, amount: u64, unit: Unit) -> u64 {

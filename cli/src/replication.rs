@@ -58,10 +58,7 @@ impl Acknowledged {
         let most = u64::try_from(most.as_millis()).unwrap_or(u64::MAX);
         let enough = match server.call(redis::cmd("WAIT").arg(replicas).arg(most))? {
             Value::Int(having) => u64::try_from(having).is_ok_and(|having| having >= replicas),
-            reply => {
-                let reply = format!("{reply:?}");
-                return Err(Error::Reply { command: "WAIT".to_owned(), reply });
-            }
+            reply => return Err(Error::reply("WAIT", &reply)),
         };
         let have = enough && (last == LastWrite::Here || reached(server)? == Some(true));
         Ok(if have { Self::Yes } else { Self::NotYet })

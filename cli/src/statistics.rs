@@ -57,12 +57,4 @@ mod tests {
             assert!(above > 0.023 || successes < 10, "{successes}: {found:?}, {above}");
         }
     }
-
-    #[test]
-    fn more_precision_takes_more_trials() {
-        assert_eq!(trials(0.001, 0.05), 400_000);
-        assert_eq!(trials(0.01, 0.05), 40_000);
-        assert_eq!(trials(1e-5, 0.05), 40_000_000);
-        assert_eq!(trials(0.01, 0.01), 1_000_000);
-    }
 }

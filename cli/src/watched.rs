@@ -48,10 +48,7 @@ pub(crate) fn watched(
                     reply => Ok(reply),
                 };
             }
-            other => {
-                let reply = format!("{other:?}");
-                return Err(Error::Reply { command: "EXEC".to_owned(), reply });
-            }
+            other => return Err(Error::reply("EXEC", &other)),
         }
     }
     match look(server)? {

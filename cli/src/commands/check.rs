@@ -156,8 +156,6 @@ impl Arguments {
                 let line = Line { item: Named::in_field("item", item), present };
                 serde_json::to_writer(&mut *lines, &line)?;
                 lines.write_all(b"\n")?;
-            } else if self.input.csv.is_some() {
-                csv_field(item, lines)?;
             } else {
                 lines.write_all(item)?;
                 lines.write_all(if self.input.null { b"\0" } else { b"\n" })?;
@@ -175,21 +173,4 @@ struct Line<'i> {
     /// Whether it is present; null if that is not known.
     #[serde(skip_serializing_if = "Option::is_none")]
     present: Option<Option<bool>>,
-}
-
-/// A record of CSV with this field alone.
-fn csv_field(item: &[u8], lines: &mut impl Write) -> io::Result<()> {
-    // An empty line is no record.
-    if !item.is_empty() && !item.iter().any(|byte| b"\",\r\n".contains(byte)) {
-        lines.write_all(item)?;
-        return lines.write_all(b"\n");
-    }
-    lines.write_all(b"\"")?;
-    for part in item.split_inclusive(|&byte| byte == b'"') {
-        lines.write_all(part)?;
-        if part.ends_with(b"\"") {
-            lines.write_all(b"\"")?;
-        }
-    }
-    lines.write_all(b"\"\n")
 }

@@ -27,8 +27,8 @@ use crate::{
     error::{Error, Exit},
     interrupt, items,
     loading::{
-        Delivery, Failure, Fleet, Goal, Items, Ledger, Route, Seen, Settings, Sink, Stop, Totals,
-        Verdict,
+        self, Delivery, Failure, Fleet, Goal, Items, Ledger, Route, Seen, Settings, Sink, Stop,
+        Totals, Verdict,
         journal::{Identity, Journal, Position},
     },
     name,
@@ -69,16 +69,6 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "N", default_value_t = 0, hide_default_value = true)]
     #[arg(value_parser = amount::items)]
     skip: u64,
-    /// Counts an item as loaded when the server's append-only file is synced (WAITAOF)
-    #[arg(long)]
-    durable: bool,
-    /// Counts an item as loaded when so many replicas have it (WAIT). Without it: 1 for the shards
-    /// of a sharded filter whose servers have replicas, else 0
-    #[arg(long, value_name = "REPLICAS")]
-    acks: Option<u64>,
-    /// How long to try again when the server cannot be reached
-    #[arg(long, value_name = "TIME", default_value = "60s", value_parser = amount::time)]
-    retry_for: Duration,
     /// Items a second, at most
     #[arg(long, value_name = "N", value_parser = amount::positive_items)]
     rate: Option<u64>,
@@ -92,6 +82,8 @@ pub(crate) struct Arguments {
     #[arg(long, hide = true, value_name = "TIME", default_value = "1s")]
     #[arg(value_parser = amount::time)]
     journal_every: Duration,
+    #[command(flatten)]
+    confirmed: loading::Options,
     #[command(flatten)]
     window: window::Options,
     // Last, because the heading of its options goes on for those that follow.
@@ -174,7 +166,7 @@ impl Arguments {
         let mut server = target.connect_for(self.key())?;
         // A server that loads its data is waited for.
         let find = |server: &mut Connection, _| sharded::find(server, self.key());
-        let filter = server.follow(self.key(), self.retry_for, find)?;
+        let filter = server.follow(self.key(), self.confirmed.retry_for, find)?;
         if let (Some(rules), Filter::Sharded(descriptor)) = (rules, &filter) {
             let servers = Servers::of(target.clone(), output)?;
             // Without any shard, the load says which is lost.
@@ -186,8 +178,7 @@ impl Arguments {
         let loaded = input::resumed(inputs).next().is_some();
         let route = Route { place: Some(0), loaded, ..Route::new(self.key(), targets, output) };
         let ledger = Arc::clone(&route.ledger);
-        let mut settings =
-            Settings { acks: self.acks, durable: self.durable, retry_for: self.retry_for };
+        let mut settings = self.confirmed.settings();
         let (sink, generation, found) = match filter {
             Filter::Sharded(descriptor) => {
                 let fleet = Fleet::start(Goal::Filter(descriptor), settings, route);
@@ -197,7 +188,7 @@ impl Arguments {
                 (Sink::Shards(Box::new(fleet)), generation, found)
             }
             Filter::Key => {
-                settings.acks = Some(self.acks.unwrap_or(0));
+                settings.acks = settings.acks.or(Some(0));
                 let (mut delivery, found) =
                     Delivery::open(settings, route, server).map_err(|stop| self.early(stop))?;
                 let found = self.find_or_create(&mut delivery, found, rules, output)?;
@@ -441,7 +432,6 @@ impl Arguments {
                 items += batch.count;
                 let end = batch.end;
                 sink.offer(ledger, number, batch)?;
-                progress.note(sink.note());
                 progress.at(end, items, Unit::Items);
             }
             if !input.is_unchanged() {
@@ -474,7 +464,8 @@ impl Arguments {
 
     /// The error for a load that ended early.
     fn explained(&self, failure: Failure, next: Next, totals: Totals) -> Error {
-        let confirmed = self.durable || self.acks.map_or(failure.shard.is_some(), |acks| acks > 0);
+        let Settings { durable, acks, .. } = self.confirmed.settings();
+        let confirmed = durable || acks.map_or(failure.shard.is_some(), |acks| acks > 0);
         let items = Items { count: totals.items, confirmed, unknown: totals.unknown };
         let on = match next {
             Next::Resume => "Then go on by the same command with --resume.".to_owned(),

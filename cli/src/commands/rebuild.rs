@@ -574,15 +574,18 @@ impl Rebuild<'_> {
         let totals = load_files(
             &task,
             Goal::Generation(new.clone()),
-            &Files { paths: &arguments.from, items: &arguments.input },
-            arguments.loading.settings(),
+            &Files {
+                paths: &arguments.from,
+                items: &arguments.input,
+                confirmed: &arguments.loading,
+            },
             self.target.clone(),
             self.output,
         )?;
         if totals.items == 0 {
             return Err(Error::usage(
                 format!("{task}: the files have no items"),
-                "Name the files of all items of the filter, and their form by --csv or -0.",
+                "Name the files of all items of the filter, and their form by -0.",
             ));
         }
         // A shard that loses items while others are checked counts fewer than now.

@@ -251,15 +251,18 @@ impl Repair<'_> {
         let totals = load_files(
             &format!("repair {}", name::readable(name::bytes(&arguments.name))),
             Goal::Shard(self.shard, key),
-            &Files { paths: &arguments.from, items: &arguments.items },
-            arguments.loading.settings(),
+            &Files {
+                paths: &arguments.from,
+                items: &arguments.items,
+                confirmed: &arguments.loading,
+            },
             target,
             self.output,
         )?;
         if totals.items == 0 {
             return Err(Error::usage(
                 format!("repair {}: no item of the files belongs to it", self.task()),
-                "Name the files of all items of the filter, and their form by --csv or -0.",
+                "Name the files of all items of the filter, and their form by -0.",
             ));
         }
         Ok((begun, totals.items))

@@ -111,7 +111,7 @@ impl Batch {
 }
 
 /// Appends an item after its length.
-pub(super) fn push_item(blob: &mut Vec<u8>, item: &[u8]) {
+fn push_item(blob: &mut Vec<u8>, item: &[u8]) {
     let mut length = item.len();
     while length >= 0x80 {
         blob.push(length as u8 | 0x80);

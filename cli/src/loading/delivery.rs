@@ -192,11 +192,6 @@ impl Delivery {
         self.queue.into_pieces()
     }
 
-    /// The server that the connection leads to.
-    pub(crate) fn server(&self) -> String {
-        self.wire.connection.target().to_string()
-    }
-
     /// Whether the user may not see how many replicas there are.
     pub(crate) fn blind(&self) -> bool {
         self.blind

@@ -6,7 +6,7 @@ use super::{
     failure::{Failure, Items, Stop},
     fleet::Fleet,
     goal::Goal,
-    route::{Route, Settings, Totals},
+    route::{Options, Route, Totals},
 };
 use crate::{
     connection::{Target, Targets},
@@ -17,10 +17,11 @@ use crate::{
     progress::{Progress, Unit},
 };
 
-/// Files with items, and how to read them.
+/// Files with items, how to read them, and when their items count as loaded.
 pub(crate) struct Files<'f> {
     pub(crate) paths: &'f [PathBuf],
     pub(crate) items: &'f items::Options,
+    pub(crate) confirmed: &'f Options,
 }
 
 /// Adds the items of files to the shards of a generation, or to one shard under another key: for
@@ -37,10 +38,10 @@ pub(crate) fn load_files(
     task: &str,
     goal: Goal,
     files: &Files<'_>,
-    settings: Settings,
     target: Target,
     output: &Output,
 ) -> Result<Totals, Error> {
+    let settings = files.confirmed.settings();
     let confirmed = settings.durable || settings.acks != Some(0);
     let explained = |failure: Failure, totals: Totals| {
         let items = Items { count: totals.items, confirmed, unknown: totals.unknown };
@@ -73,7 +74,6 @@ fn read_all(fleet: &mut Fleet, files: &Files<'_>, output: &Output) -> Result<(),
             items += batch.count;
             let end = batch.end;
             fleet.offer(number, batch)?;
-            progress.note(fleet.note());
             progress.at(end, items, Unit::Items);
         }
     }

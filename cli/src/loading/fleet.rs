@@ -16,7 +16,7 @@
 //! shards alone, it would be missing in those of a generation that appeared.
 
 use std::{
-    collections::{HashMap, HashSet},
+    collections::HashMap,
     num::NonZeroUsize,
     sync::{
         Arc,
@@ -37,7 +37,6 @@ use super::{
     worker::{Ended, Ready, patient, work},
 };
 use crate::{
-    amount,
     error::Error,
     interrupt,
     items::Batch,
@@ -103,7 +102,6 @@ pub(crate) struct Fleet {
     failed: Arc<AtomicBool>,
     /// The largest number of bytes in a command.
     most: u64,
-    servers: usize,
     /// When the descriptor was read.
     read: Instant,
     /// The generation whose shards become tombstones, at the end of a rebuild.
@@ -127,7 +125,6 @@ impl Fleet {
             lanes: Vec::new(),
             failed: Arc::default(),
             most: u64::MAX,
-            servers: 0,
             read: Instant::now(),
             ending: None,
             marks: HashMap::new(),
@@ -198,11 +195,10 @@ impl Fleet {
             self.lanes.push(Lane { generation, workers });
         }
         drop(sender);
-        let (mut servers, mut unwatched) = (HashSet::new(), Unwatched::default());
+        let mut unwatched = Unwatched::default();
         for (member, key, ready) in ready {
             match ready.and_then(|ready| self.not_fewer(&key, ready)) {
                 Ok(ready) => {
-                    servers.insert(ready.server);
                     unwatched.blind += usize::from(ready.blind);
                     unwatched.alone += usize::from(ready.acks == 0 && !ready.blind);
                     self.most = self.most.min(ready.most);
@@ -215,7 +211,6 @@ impl Fleet {
                 Err(stop) => result = result.and_then(|()| Err(member.failed(stop))),
             }
         }
-        self.servers = servers.len();
         if result.is_err() {
             self.join();
         }
@@ -260,12 +255,6 @@ impl Fleet {
     /// What was seen of the shards of the generation that answers when this began.
     pub(crate) fn found(&self) -> Vec<Option<Seen>> {
         self.found.clone()
-    }
-
-    /// For the progress: servers that have shards, and items that were sent again.
-    pub(crate) fn note(&self) -> String {
-        let resent = amount::readable_items(self.route.ledger.resent());
-        format!("{}  retried {resent}", amount::counted(self.servers as u64, "node"))
     }
 
     /// The bytes of a batch, if one command is to have so many.

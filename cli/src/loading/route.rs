@@ -24,20 +24,20 @@ pub(crate) struct Settings {
     pub(crate) retry_for: Duration,
 }
 
-/// Options of subcommands that load files into new shards.
+/// How items count as loaded.
 #[derive(clap::Args, Debug)]
 #[group(skip)]
 pub(crate) struct Options {
     /// Counts an item as loaded when the server's append-only file is synced (WAITAOF)
     #[arg(long)]
     durable: bool,
-    /// Counts an item as loaded when so many replicas have it (WAIT); without it, 1 where there are
-    /// replicas
+    /// Counts an item as loaded when so many replicas have it (WAIT). Without it: 1 for shards on
+    /// servers with replicas, else 0
     #[arg(long, value_name = "REPLICAS")]
     acks: Option<u64>,
     /// How long to try again when a server cannot be reached
     #[arg(long, value_name = "TIME", default_value = "60s", value_parser = amount::time)]
-    retry_for: Duration,
+    pub(crate) retry_for: Duration,
 }
 
 impl Options {

@@ -87,11 +87,4 @@ impl Sink {
             Self::Shards(fleet) => fleet.totals(),
         }
     }
-
-    pub(crate) fn note(&self) -> String {
-        match self {
-            Self::Key(_) => String::new(),
-            Self::Shards(fleet) => fleet.note(),
-        }
-    }
 }

@@ -35,7 +35,6 @@ pub(super) struct Ended {
 /// What a thread finds when it begins.
 pub(super) struct Ready {
     pub(super) seen: Seen,
-    pub(super) server: String,
     /// The largest number of bytes in a command.
     pub(super) most: u64,
     pub(super) acks: u64,
@@ -67,7 +66,6 @@ pub(super) fn work(
         Ok((delivery, seen)) => {
             ready(Ok(Ready {
                 seen,
-                server: delivery.server(),
                 most: delivery.batch_size(u64::MAX),
                 acks: delivery.acks(),
                 blind: delivery.blind(),

@@ -57,8 +57,8 @@ pub(crate) struct Membership {
     base: Option<Shard>,
 }
 
-/// A key, and the identity of its filter (`BF.INFO key IDENTITY`); `None` if the key is lost, or the
-/// server does not have that word.
+/// A key, and the identity of its filter (`BF.INFO key IDENTITY`); `None` if the key is lost, or
+/// the server does not have that word.
 pub(crate) type Seen = (Vec<u8>, Option<String>);
 
 /// A batch under way.

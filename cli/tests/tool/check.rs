@@ -66,9 +66,6 @@ fn items_of_standard_input() {
     assert_ran(&ran, 1, "c\nd\n", "4 items: 2 present, 2 absent\n");
     let ran = run_with(&server, "check seen --absent -0", b"a\0c\nc\0d");
     assert_ran(&ran, 1, "c\nc\0d\0", "3 items: 1 present, 2 absent\n");
-    let table = b"id,item\n1,a\n2,\"x,\"\"y\"\"\"\n3,\"new\nline\"\n4,\"x,y\"\n";
-    let ran = run_with(&server, "check seen --csv item --absent", table);
-    assert_ran(&ran, 1, "\"new\nline\"\n\"x,y\"\n", "4 items: 2 present, 2 absent\n");
     assert_ran(&run_with(&server, "check seen", b""), 0, "0 items\n", "");
 }
 

@@ -120,5 +120,5 @@ fn options_are_below_their_heading() {
     for option in ["--absent", "--answers"] {
         assert!(own.contains(option) && !items.contains(option), "{option}: {help}");
     }
-    assert!(items.contains("--csv"), "{help}");
+    assert!(items.contains("--null"), "{help}");
 }

@@ -115,22 +115,16 @@ fn every_form_of_input_is_loaded() {
         .collect();
     let lines = plain.join(&b'\n');
     let null = binary.join(&0);
-    let csv: Vec<u8> =
-        b"id,\"a url\"\n1,https://a\n2,\"two\nlines, \"\"quoted\"\"\"\r\n3,\n".to_vec();
-    let fields = [b"https://a".to_vec(), b"two\nlines, \"quoted\"".to_vec(), Vec::new()];
-    let with_name = [vec![b"a url".to_vec()], fields.to_vec()].concat();
     let mut ended_lines = lines.clone();
     ended_lines.push(b'\n');
     // Options, the bytes of the input, and its items.
     type Case<'a> = (&'a str, &'a [u8], &'a [Vec<u8>]);
-    let cases: [Case; 8] = [
+    let cases: [Case; 6] = [
         ("", &lines, &plain),
         ("", &ended_lines, &plain),
         ("--batch 100b", &lines, &plain),
         ("-0", &null, &binary),
         ("--null --batch 1mb", &null, &binary),
-        ("--csv url", b"id,url\n", &[]),
-        ("--csv 2", &csv, &with_name),
         ("", b"", &[]),
     ];
     for (number_of_case, (options, input, items)) in cases.iter().enumerate() {
@@ -157,10 +151,6 @@ fn every_form_of_input_is_loaded() {
         }
         assert!(!journal_of(&path).exists(), "a journal is removed at the end");
     }
-    // The header is no item where the column is named.
-    let (server, mut client) = server();
-    run_with(&server, "load urls --csv id", &csv).done();
-    assert_eq!(mexists(&mut client, NAME, &["1", "2", "3", "id"]), [true, true, true, false]);
 }
 
 #[test]
@@ -233,10 +223,6 @@ fn wrong_calls_are_told_apart() {
         (format!("load urls {}", dir.path().display()), 2, "is a directory"),
         ("load urls --resume".to_owned(), 2, "stdin cannot be resumed"),
         (format!("load urls --resume --skip 1 {path}"), 2, "cannot be used with"),
-        (format!("load urls -0 --csv 1 {path}"), 2, "cannot be used with"),
-        (format!("load urls --csv 0 {path}"), 2, "counted from 1"),
-        (format!("load urls --csv none {path}"), 2, "there is no column none, only a"),
-        (format!("load urls --csv 2 {path}"), 2, "the record at byte 0 has no column 2"),
         (format!("load urls --items 10 {path}"), 2, "--error"),
         (format!("load urls --rate 0 {path}"), 2, "at least 1"),
         (format!("load urls --batch 1gb {path}"), 2, "not a size from 1b to 64mb"),
@@ -1158,25 +1144,6 @@ fn a_surplus_hides_no_loss() {
     assert!(ran.stderr.contains("how many items are in is unknown"), "{ran:?}");
 }
 
-/// Items of CSV are sent while its writer pauses, also in the middle of a record.
-#[test]
-fn items_of_an_idle_pipe_of_csv_are_sent() {
-    let (server, mut client) = server();
-    let mut child = command_at(&server, "load urls --csv url --quiet")
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .expect("the tool runs");
-    let mut input = child.stdin.take().expect("a pipe");
-    input.write_all(b"id,url\n1,a\n2,\"b").expect("the tool reads");
-    wait_until("the first item is in", || card(&mut client) == 1);
-    input.write_all(b"\"\n").expect("the tool reads");
-    drop(input);
-    ended(child).done();
-    assert_all_in(&mut client, &["a", "b"]);
-}
-
 #[test]
 fn a_slot_that_moves_is_followed() {
     let dir = tempfile::tempdir().unwrap();
@@ -1404,16 +1371,6 @@ fn a_stdout_that_nobody_reads_hides_no_error() {
     let ran = ended(child);
     assert_eq!(ran.code, 4, "{ran:?}");
     assert!(ran.stderr.contains("non scaling filter is full"), "{ran:?}");
-}
-
-#[test]
-fn a_stray_quote_in_csv_is_told() {
-    let (server, mut client) = server();
-    let ran = run_with(&server, "load urls --csv url", b"url\na\nb \"x\"\n\"c\nd\ne\nf\n");
-    assert_eq!(ran.code, 2, "{ran:?}");
-    assert!(ran.stderr.contains("the record at byte 12 has a quote without an end"), "{ran:?}");
-    assert!(ran.stderr.contains("the options their form"), "{ran:?}");
-    assert_eq!(card(&mut client), 0);
 }
 
 #[test]

@@ -442,8 +442,8 @@ fn a_load_looks_at_all_shards_at_the_same_time() {
         .flat_map(|(field, value)| [field, value])
         .map(|word| String::from_utf8(word).expect("text"))
         .collect();
-    // Each shard is found twice, when the load begins and when it ends. The reply to the second
-    // question waits until all shards are asked.
+    // Each shard is looked at when the load begins, when its thread ends, and when all have ended.
+    // The last reply waits until all shards are asked.
     let (asked, all) = (Mutex::new(Vec::<String>::new()), Condvar::new());
     let alone = Arc::new(AtomicUsize::new(0));
     let waited = Arc::clone(&alone);
@@ -457,8 +457,8 @@ fn a_load_looks_at_all_shards_at_the_same_time() {
             let mut asked = asked.lock().expect("no panic");
             asked.push(key.to_owned());
             all.notify_all();
-            if asked.iter().filter(|other| *other == key).count() == 2 {
-                let some = |asked: &mut Vec<_>| asked.len() < 2 * usize::from(SHARDS);
+            if asked.iter().filter(|other| *other == key).count() == 3 {
+                let some = |asked: &mut Vec<_>| asked.len() < 3 * usize::from(SHARDS);
                 let result = all.wait_timeout_while(asked, Duration::from_secs(2), some);
                 let late = result.expect("no panic").1.timed_out();
                 waited.fetch_add(usize::from(late), Ordering::SeqCst);
@@ -472,7 +472,7 @@ fn a_load_looks_at_all_shards_at_the_same_time() {
     let ran = run_fake(&fake, &format!("load urls {}", path.display()));
     assert_eq!(ran.code, 0, "{ran:?}");
     let looks = fake.commands().iter().filter(|command| command.ends_with("IDENTITY")).count();
-    assert_eq!((looks, alone.load(Ordering::SeqCst)), (2 * usize::from(SHARDS), 0));
+    assert_eq!((looks, alone.load(Ordering::SeqCst)), (3 * usize::from(SHARDS), 0));
 }
 
 /// Runs the tool at a fake server.

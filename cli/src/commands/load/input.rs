@@ -3,7 +3,7 @@
 use std::{
     collections::HashSet,
     fs::{self, File},
-    io::{self, Read},
+    io::{self, Read, Seek as _, SeekFrom},
     os::unix::fs::MetadataExt as _,
     path::{Path, PathBuf},
     time::Duration,
@@ -146,7 +146,9 @@ impl Input {
             };
             return Ok(Batches::new(input, options));
         };
-        let file = regular.file.try_clone().map_err(Error::file(&regular.path))?;
-        Batches::resumed(file, options, regular.start.offset).map_err(Error::file(&regular.path))
+        let (path, start) = (&regular.path, regular.start.offset);
+        let mut file = regular.file.try_clone().map_err(Error::file(path))?;
+        file.seek(SeekFrom::Start(start)).map_err(Error::file(path))?;
+        Ok(Batches::new(Box::new(file) as Box<dyn Read>, options).from(start))
     }
 }

@@ -65,7 +65,6 @@ impl Form {
         match self {
             Self::Lines | Self::LinesUnended => &[],
             Self::Zeros => &["-0"],
-            Self::Csv => &["--csv", "item"],
         }
     }
 
@@ -73,17 +72,6 @@ impl Form {
         match self {
             Self::Lines | Self::LinesUnended => ended(items, b'\n'),
             Self::Zeros => ended(items, 0),
-            Self::Csv => {
-                let mut text = b"number,item\n".to_vec();
-                for (number, item) in items.iter().enumerate() {
-                    let quote: &[u8] = if number % 3 == 0 { b"\"" } else { b"" };
-                    text.extend(format!("{number},").as_bytes());
-                    for part in [quote, item, quote, b"\n"] {
-                        text.extend_from_slice(part);
-                    }
-                }
-                text
-            }
         }
     }
 }

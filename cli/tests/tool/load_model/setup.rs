@@ -73,7 +73,6 @@ pub(super) enum Form {
     /// Lines, and no line feed at the end.
     LinesUnended,
     Zeros,
-    Csv,
 }
 
 /// What happens in a round.
@@ -188,10 +187,7 @@ impl Setup {
         };
         let files = weighted(random, &[(6, 1), (2, 2), (1, 3)]);
         let items = weighted(random, &[(1, 40), (3, 400), (3, 2_000), (1, 5_000)]);
-        let form = weighted(
-            random,
-            &[(6, Form::Lines), (2, Form::LinesUnended), (1, Form::Zeros), (2, Form::Csv)],
-        );
+        let form = weighted(random, &[(6, Form::Lines), (2, Form::LinesUnended), (1, Form::Zeros)]);
         Self {
             theme,
             kind,
