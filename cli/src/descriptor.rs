@@ -16,7 +16,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::sharding::{Descriptor, Field, Generation, NameError};
+use crate::sharding::{Descriptor, Field, Generation, Malformed, NameError};
 use redis::Value;
 
 use crate::{
@@ -64,6 +64,11 @@ pub(crate) fn update<T>(
             }
         }
     })
+}
+
+/// Reads the hash as the primary has it.
+pub(crate) fn read(servers: &Servers, name: &[u8]) -> Result<Fields, Error> {
+    update(servers, name, |fields| Ok((Change::default(), fields.clone())))
 }
 
 /// `None` if the hash changed between the look and the change. `sent`: whether this attempt, or an
@@ -120,8 +125,12 @@ fn attempt<T>(
 /// # Errors
 /// Those of [`sharded::find`], also if there is none.
 pub(crate) fn parsed(name: &[u8], fields: &Fields) -> Result<Descriptor, Error> {
-    let pairs = fields.iter().map(|(field, value)| (&field[..], &value[..]));
-    Descriptor::parse(pairs).map_err(|malformed| sharded::explained(name, &malformed))
+    whole(fields).map_err(|malformed| sharded::explained(name, &malformed))
+}
+
+/// As [`parsed`], with the plain reason.
+pub(crate) fn whole(fields: &Fields) -> Result<Descriptor, Malformed> {
+    Descriptor::parse(fields.iter().map(|(field, value)| (&field[..], &value[..])))
 }
 
 /// The fields of a generation with `spare.` before their names.
@@ -195,18 +204,17 @@ pub(crate) fn bury(
     update(servers, name, |_| Ok((Change { set: Vec::new(), delete: fields.clone() }, ())))
 }
 
-/// A generation of which no key exists, with a number from `first` on.
+/// A generation like `wanted` of which no key exists, with a number from `first` on.
 pub(crate) fn unused(
     servers: &Servers,
     name: &[u8],
-    shards: u16,
     first: u64,
-    error_rate: f64,
-    capacity: u64,
+    wanted: &Generation,
 ) -> Result<Generation, Error> {
+    let Generation { error_rate, capacity, .. } = *wanted;
     let mut number = first;
     loop {
-        let generation = Generation::new(name, shards, number, error_rate, capacity)
+        let generation = Generation::new(name, wanted.shards(), number, error_rate, capacity)
             .map_err(|error| bad_name(name, error))?;
         let keys = &generation.keys;
         let exists = on_all(servers, keys, |server, place, _| {
@@ -219,6 +227,6 @@ pub(crate) fn unused(
     }
 }
 
-fn bad_name(name: &[u8], error: NameError) -> Error {
-    Error::usage(format!("{}: {error}", name::readable(name)), "Use another name.")
+pub(crate) fn bad_name(name: &[u8], error: NameError) -> Error {
+    Error::usage(format!("{}: {error}", name::readable(name)), "Use a name without { and }.")
 }

@@ -22,7 +22,7 @@ use redis::Value;
 
 use crate::{
     connection::Connection,
-    dump_file::{RESUME, Resumed, Writer},
+    dump_file::{Resumed, Writer},
     error::Error,
     filter_info::{FilterInfo, Module},
     interrupt, name,
@@ -101,13 +101,17 @@ impl Dump<'_> {
                 Attempt::Changed(writer) => {
                     let shown = name::readable(self.key);
                     self.output.remark(format_args!("{shown} changed during the dump"));
-                    writer.discard()?;
+                    if !writer.discard()? {
+                        // What is in a pipe stays there.
+                        let what = format!("{shown} changed during the dump");
+                        return Err(Error::incomplete(what, hint(info)));
+                    }
                 }
             }
         }
         Err(Error::incomplete(
             format!("{} changed during the dump, {ATTEMPTS} times", name::readable(self.key)),
-            hint(info).to_owned(),
+            hint(info),
         ))
     }
 
@@ -191,7 +195,7 @@ impl Dump<'_> {
             if !is_whole(&data) {
                 return Err(Error::incomplete(
                     format!("the chunk behind iterator {from} was damaged on its way"),
-                    RESUME.to_owned(),
+                    writer.hint(),
                 ));
             }
             let found = state_of(&data);
@@ -205,7 +209,7 @@ impl Dump<'_> {
             writer.push(next, &data)?;
             watch.at(writer.bytes());
             from = next;
-            interrupt::check(RESUME)?;
+            interrupt::check(writer.hint())?;
         }
         let end = self.header(server)?;
         let changed = end != header;

@@ -31,13 +31,11 @@ pub(crate) enum Module {
     /// RedisBloom of Redis Ltd., also as a part of Redis 8.
     #[serde(rename = "RedisBloom")]
     Redis,
-    /// valkey-bloom.
     #[serde(rename = "valkey-bloom")]
     Valkey,
 }
 
 impl Module {
-    /// The name of the project.
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::RedisBloom => "redis-bloom",
@@ -58,7 +56,6 @@ pub(crate) enum Cells {
 }
 
 impl Cells {
-    /// The word for it.
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Bits => "bits",
@@ -79,7 +76,6 @@ pub(crate) enum Detail {
 /// What a server says about a filter.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub(crate) struct FilterInfo {
-    /// The module of the server.
     pub(crate) module: Module,
     /// Bits or counters.
     pub(crate) cells: Cells,
@@ -90,7 +86,6 @@ pub(crate) struct FilterInfo {
     pub(crate) items: u64,
     /// Items that all present layers together are made for.
     pub(crate) capacity: u64,
-    /// Bytes of the filter.
     pub(crate) bytes: u64,
     /// Share of bits set, or of counters above 0. Of RedisBloom: computed from the counts of items.
     pub(crate) fill: Option<f64>,
@@ -118,7 +113,6 @@ pub(crate) struct FilterInfo {
     /// The generations of a filter that forgets, oldest first.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub(crate) generations: Vec<Generation>,
-    /// The number of layers.
     pub(crate) layer_count: u64,
     /// The layers, oldest first; empty unless they were asked for and the server tells.
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -128,7 +122,6 @@ pub(crate) struct FilterInfo {
 /// What a server says about a layer.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub(crate) struct LayerInfo {
-    /// Items counted.
     pub(crate) items: u64,
     /// Items that the layer is made for.
     pub(crate) capacity: u64,
@@ -183,14 +176,8 @@ impl Reader {
         keys: &[Vec<u8>],
         detail: Detail,
     ) -> Result<Vec<Result<FilterInfo, Error>>, Error> {
-        let commands: Vec<_> = keys
-            .iter()
-            .map(|key| {
-                let mut command = redis::cmd("BF.INFO");
-                command.arg(key);
-                command
-            })
-            .collect();
+        let commands: Vec<_> =
+            keys.iter().map(|key| redis::cmd("BF.INFO").arg(key).take()).collect();
         let mut found = Vec::new();
         let mut results = Vec::new();
         for (key, reply) in keys.iter().zip(connection.request_all(&commands)?) {
@@ -281,19 +268,8 @@ enum Question {
 /// The questions that a module answers.
 fn questions(module: Module, detail: Detail) -> &'static [Question] {
     use Question::{Debug, Word};
-    const FILTER: &[Question] = &[
-        Word("ERROR"),
-        Word("FPR"),
-        Word("FILL"),
-        Word("SATURATED"),
-        Word("UNDELETED"),
-        Word("SHARD"),
-        Word("WINDOW"),
-        Word("GENERATIONS"),
-        Word("LAYOUT"),
-    ];
-    // Before BF.DEBUG, which adds the probes to the layers.
-    const LAYERS: &[Question] = &[
+    // Those about layers at both ends: BF.DEBUG adds the probes to the layers that are there.
+    const ALL: &[Question] = &[
         Word("LAYERS"),
         Word("ERROR"),
         Word("FPR"),
@@ -307,8 +283,8 @@ fn questions(module: Module, detail: Detail) -> &'static [Question] {
         Debug,
     ];
     match (module, detail) {
-        (Module::RedisBloom, Detail::Filter) => FILTER,
-        (Module::RedisBloom, Detail::Layers) => LAYERS,
+        (Module::RedisBloom, Detail::Filter) => &ALL[1..ALL.len() - 1],
+        (Module::RedisBloom, Detail::Layers) => ALL,
         (Module::Redis, _) => &[Debug],
         (Module::Valkey, _) => &[],
     }
@@ -316,18 +292,10 @@ fn questions(module: Module, detail: Detail) -> &'static [Question] {
 
 impl Question {
     fn command(self, key: &[u8]) -> Cmd {
-        let mut command;
         match self {
-            Self::Word(word) => {
-                command = redis::cmd("BF.INFO");
-                command.arg(key).arg(word);
-            }
-            Self::Debug => {
-                command = redis::cmd("BF.DEBUG");
-                command.arg(key);
-            }
+            Self::Word(word) => redis::cmd("BF.INFO").arg(key).arg(word).take(),
+            Self::Debug => redis::cmd("BF.DEBUG").arg(key).take(),
         }
-        command
     }
 
     /// Takes the answer into `info`.
@@ -379,6 +347,10 @@ impl FilterInfo {
         let refuses = self.expansion.is_none()
             && self.window.is_none_or(|window| window.rules().span != Span::Items);
         refuses && self.items >= self.capacity - self.capacity / 10
+    }
+
+    pub(crate) fn readable_expansion(&self) -> String {
+        self.expansion.map_or_else(|| "none (NONSCALING)".to_owned(), |factor| factor.to_string())
     }
 
     /// How many generations it has, and how many of them are asked: `2, 1 alive`.
@@ -553,7 +525,6 @@ fn shard(value: &Value) -> Result<Option<(u64, u64)>, Error> {
     }
 }
 
-/// A fraction.
 fn double(value: &Value) -> Result<f64, Error> {
     reply::double(value).ok_or_else(|| Error::reply("BF.INFO", value))
 }
@@ -587,25 +558,6 @@ mod tests {
             ("Number of items inserted", Value::Int(2)),
             ("Expansion rate", Value::Int(2)),
         ]
-    }
-
-    #[test]
-    fn five_fields_are_enough() {
-        let info = FilterInfo::from_fields(flat(&five())).unwrap();
-        assert_eq!((info.capacity, info.bytes, info.items, info.layer_count), (1000, 1360, 2, 1));
-        assert_eq!((info.expansion, info.error_rate, info.fill), (Some(2), None, None));
-    }
-
-    #[test]
-    fn valkey_blooms_fields_are_read() {
-        let mut fields = five();
-        fields[4].1 = Value::Nil;
-        fields.push(("Error rate", bulk("0.01")));
-        fields.push(("Tightening ratio", bulk("0.5")));
-        fields.push(("Max scaled capacity", Value::Int(26_214_300)));
-        let info = FilterInfo::from_fields(flat(&fields)).unwrap();
-        assert_eq!((info.expansion, info.error_rate), (None, Some(0.01)));
-        assert_eq!((info.tightening, info.max_capacity), (Some(0.5), Some(26_214_300)));
     }
 
     #[test]

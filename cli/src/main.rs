@@ -9,6 +9,7 @@
 //!      ├─▶ loading/      batches into filters, until they are confirmed; the journal
 //!      ├─▶ membership/   whether a filter has the items of batches
 //!      ├─▶ dump_file     the file of dump and restore
+//!      ├─▶ part_file     a file that gets its name when it is complete
 //!      ├─▶ dump_directory  the directory of dump and restore of a sharded filter
 //!      ├─▶ at_once       work on all shards at once
 //!      ├─▶ descriptor    changes of the descriptor of a sharded filter
@@ -23,6 +24,7 @@
 //!      ├─▶ statistics    the confidence interval of a measured rate
 //!      ├─▶ amount        10G, 256mb, 0.1%
 //!      ├─▶ output        stdout for data, stderr for talk, JSON
+//!      ├─▶ memory        what filters need, and what a server has
 //!      ├─▶ scan          all filters of a server or a cluster
 //!      ├─▶ sharding      keys, capacity and descriptor of a sharded filter
 //!      ├─▶ sharded       what a name stands for: a filter in one key, or a sharded filter
@@ -48,9 +50,11 @@ mod interrupt;
 mod items;
 mod loading;
 mod membership;
+mod memory;
 mod name;
 mod new_shard;
 mod output;
+mod part_file;
 mod progress;
 mod refusal;
 mod replication;

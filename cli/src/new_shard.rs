@@ -9,27 +9,25 @@ use crate::{
     connection::Connection,
     error::Error,
     filter_info::{Detail, Reader},
-    name,
+    interrupt, name,
     refusal::{Kind, Refusal},
     replication::LastWrite,
     sharded::{Growth, shard_at},
 };
 
 /// How the shards of a generation grow and forget; `None` if none is there. A filter in the place
-/// of a shard that is not that shard, as BF.ADD makes one, is no shard. One that is to be
-/// `replaced` is not asked.
+/// of a shard that is not that shard, as BF.ADD makes one, is no shard.
 ///
 /// # Errors
 /// `Error::RefusedPartly` if two shards differ: then nobody can say which is right.
 pub(crate) fn growth_of(
     servers: &Servers,
     generation: &Generation,
-    replaced: Option<Shard>,
 ) -> Result<Option<Growth>, Error> {
     let keys = &generation.keys;
     let work = |server: &mut Connection, place: usize, _| match shard_at(place, keys.len()) {
-        Some(shard) if Some(shard) != replaced => asked(server, &keys[place], shard),
-        _ => Ok(None),
+        Some(shard) => asked(server, &keys[place], shard),
+        None => Ok(None),
     };
     let found = on_all(servers, keys, work)?;
     let mut found =
@@ -54,12 +52,8 @@ pub(crate) fn growth_of(
 ///
 /// # Errors
 /// Those of [`growth_of`].
-pub(crate) fn growth_for(
-    servers: &Servers,
-    generation: &Generation,
-    replaced: Option<Shard>,
-) -> Result<Growth, Error> {
-    if let Some(growth) = growth_of(servers, generation, replaced)? {
+pub(crate) fn growth_for(servers: &Servers, generation: &Generation) -> Result<Growth, Error> {
+    if let Some(growth) = growth_of(servers, generation)? {
         return Ok(growth);
     }
     let plain = Growth { expansion: Some(1), window: None };
@@ -77,26 +71,51 @@ fn asked(server: &mut Connection, key: &[u8], shard: Shard) -> Result<Option<Gro
     }
 }
 
-/// Reserves shard `shard` of a generation under `key`, and waits for a replica. `again`: the reply
-/// to an earlier attempt may be lost, so the shard may be there.
-pub(crate) fn reserve(
+/// A shard that is to be made.
+pub(crate) struct New<'a> {
+    pub(crate) key: &'a [u8],
+    pub(crate) shard: Shard,
+    pub(crate) generation: &'a Generation,
+    pub(crate) growth: Growth,
+}
+
+impl New<'_> {
+    /// Reserves it, and waits for a replica. `again`: the reply to an earlier attempt may be lost,
+    /// so the shard may be there.
+    pub(crate) fn reserve(
+        &self,
+        servers: &Servers,
+        server: &mut Connection,
+        again: bool,
+    ) -> Result<(), Error> {
+        let Self { key, shard, generation, growth } = self;
+        // A generation has at least one shard.
+        let capacity = shard_capacity(generation.capacity, shard.count()).unwrap_or(1);
+        let mut command: Cmd = redis::cmd("BF.RESERVE");
+        command.arg(key).arg(generation.error_rate.to_string()).arg(capacity).arg(growth.words());
+        command.arg("SHARD").arg(shard.index()).arg(shard.count());
+        let last = match server.call_for_key(&command) {
+            Ok(_) => LastWrite::Here,
+            Err(error) if again && error.is(Kind::Exists) => LastWrite::Elsewhere,
+            Err(error) => return Err(error),
+        };
+        servers.acknowledged(server, last)
+    }
+}
+
+/// Reserves all shards of a generation. `begun`: an earlier run may have made some of them.
+pub(crate) fn reserve_all(
     servers: &Servers,
-    server: &mut Connection,
-    key: &[u8],
-    shard: Shard,
     generation: &Generation,
     growth: Growth,
-    again: bool,
+    begun: bool,
 ) -> Result<(), Error> {
-    // A generation has at least one shard.
-    let capacity = shard_capacity(generation.capacity, shard.count()).unwrap_or(1);
-    let mut command: Cmd = redis::cmd("BF.RESERVE");
-    command.arg(key).arg(generation.error_rate.to_string()).arg(capacity).arg(growth.words());
-    command.arg("SHARD").arg(shard.index()).arg(shard.count());
-    let last = match server.call_for_key(&command) {
-        Ok(_) => LastWrite::Here,
-        Err(error) if again && error.is(Kind::Exists) => LastWrite::Elsewhere,
-        Err(error) => return Err(error),
-    };
-    servers.acknowledged(server, last)
+    let keys = &generation.keys;
+    on_all(servers, keys, |server, place, again| {
+        interrupt::check("")?;
+        let Some(shard) = shard_at(place, keys.len()) else { return Ok(()) };
+        let new = New { key: &keys[place], shard, generation, growth };
+        new.reserve(servers, server, again || begun)
+    })?;
+    Ok(())
 }

@@ -1,7 +1,7 @@
 //! A file of dump into one key: BF.LOADCHUNK, chunk by chunk.
 //!
-//! The file is read and checked to its end first, and then read again, chunk by chunk: a damaged
-//! file never reaches a server.
+//! A file is read and checked to its end first, and then read again, chunk by chunk: a damaged file
+//! never reaches a server. A pipe is checked while it is loaded.
 
 use std::path::Path;
 
@@ -37,23 +37,35 @@ impl Checked {
     /// Reads the whole file.
     pub(crate) fn of(path: &Path, watch: &mut dyn Watch) -> Result<Self, Error> {
         let mut reader = Reader::open(path)?;
-        watch.begin(0, Some(reader.length()));
-        let (mut chunks, mut bytes, mut header) = (0, 0, Vec::new());
-        while let Some(chunk) = reader.next()? {
+        let first = first(&mut reader)?;
+        Self::read(&mut reader, &first, watch)
+    }
+
+    /// Reads all behind the first chunk.
+    pub(crate) fn read(
+        reader: &mut Reader,
+        first: &Chunk,
+        watch: &mut dyn Watch,
+    ) -> Result<Self, Error> {
+        watch.begin(0, reader.length());
+        while reader.next()?.is_some() {
             watch.at(reader.position());
             interrupt::check("Nothing was restored.")?;
-            chunks += 1;
-            bytes += chunk.data.len() as u64;
-            if chunks == 1 {
-                header = chunk.data;
-            }
         }
-        let (product, checksums) = (reader.product().to_owned(), reader.checksums());
-        Ok(Self { product, chunks, bytes, checksums, header })
+        Ok(Self::ended(reader, first))
     }
-}
 
-impl Checked {
+    /// What a reader has read that is at its end.
+    pub(crate) fn ended(reader: &Reader, first: &Chunk) -> Self {
+        Self {
+            product: reader.product().to_owned(),
+            chunks: reader.chunks(),
+            bytes: reader.bytes(),
+            checksums: reader.checksums(),
+            header: first.data.clone(),
+        }
+    }
+
     /// `BF.INFO key IDENTITY` of the filter; `None` for a file of another module.
     pub(crate) fn identity(&self) -> Option<String> {
         let load = Load::begin(&self.header, u64::MAX).ok()?;
@@ -80,65 +92,69 @@ impl Checked {
     }
 }
 
+/// The first chunk: the filter's header.
+pub(crate) fn first(reader: &mut Reader) -> Result<Chunk, Error> {
+    reader.next()?.ok_or_else(|| reader.damaged("it has no chunk"))
+}
+
 /// A restore under way.
 pub(crate) struct Restore<'a> {
-    pub(crate) file: &'a Path,
-    pub(crate) checked: &'a Checked,
     pub(crate) server: &'a mut Connection,
     /// The key that is filled.
     pub(crate) key: &'a [u8],
 }
 
 impl Restore<'_> {
+    /// Loads a file that was checked, all but the first `done` chunks.
+    pub(crate) fn load_file(
+        &mut self,
+        file: &Path,
+        checked: &Checked,
+        done: u64,
+        watch: &mut dyn Watch,
+    ) -> Result<(), Error> {
+        let mut reader = Reader::open(file)?;
+        (0..done).try_for_each(|_| reader.skip())?;
+        self.load(&mut reader, watch)?;
+        // What was loaded is what was checked.
+        match reader.checksums() == checked.checksums {
+            true => Ok(()),
+            false => Err(Error::usage(
+                format!("{}: changed while it was read", name::readable_path(file)),
+                "Restore it again when nobody writes to it.",
+            )),
+        }
+    }
+
     /// Sends the header, which makes the key. A server that refuses it has nothing of the filter.
-    pub(crate) fn begin(&mut self) -> Result<(), Error> {
-        let (_, header) = self.reader(0)?;
-        self.send(&header)?;
+    pub(crate) fn begin(&mut self, header: &Chunk) -> Result<(), Error> {
+        self.send(header)?;
         self.receive()
     }
 
-    /// How many chunks the key has: 0 if it cannot be continued.
-    pub(crate) fn chunks_done(&mut self) -> Result<u64, Error> {
+    /// How many chunks of a file the key has: 0 if it cannot be continued.
+    pub(crate) fn chunks_done(&mut self, file: &Path, checked: &Checked) -> Result<u64, Error> {
         // This module answers OK to chunks that it has and to the next one, and refuses those
         // behind it. RedisBloom overwrites any part of any filter, but refuses a header of a filter
         // that exists.
-        let header = self.reader(0)?.1;
-        if !self.accepts(&header)? {
+        if !self.accepts(file, 0)? {
             return Ok(0);
         }
         // All before `low` are in; `high` is not.
-        let (mut low, mut high) = (1, self.checked.chunks);
+        let (mut low, mut high) = (1, checked.chunks);
         while low < high {
             let middle = low + (high - low) / 2;
-            let (_, chunk) = self.reader(middle)?;
-            if self.accepts(&chunk)? { low = middle + 1 } else { high = middle }
+            if self.accepts(file, middle)? { low = middle + 1 } else { high = middle }
         }
         Ok(low)
     }
 
-    /// The chunk with this index, and the reader behind it.
-    fn reader(&self, index: u64) -> Result<(Reader, Chunk), Error> {
-        let mut reader = Reader::open(self.file)?;
-        for _ in 0..index {
-            self.next(&mut reader)?;
-        }
-        let chunk = self.next(&mut reader)?;
-        Ok((reader, chunk))
-    }
-
-    fn next(&self, reader: &mut Reader) -> Result<Chunk, Error> {
-        reader.next()?.ok_or_else(|| self.changed())
-    }
-
-    fn changed(&self) -> Error {
-        Error::usage(
-            format!("{}: changed while it was read", name::readable_path(self.file)),
-            "Restore it again when nobody writes to it.",
-        )
-    }
-
-    fn accepts(&mut self, chunk: &Chunk) -> Result<bool, Error> {
-        self.send(chunk)?;
+    /// Whether the server takes the chunk of this index.
+    fn accepts(&mut self, file: &Path, index: u64) -> Result<bool, Error> {
+        let mut reader = Reader::open(file)?;
+        (0..index).try_for_each(|_| reader.skip())?;
+        let chunk = first(&mut reader)?;
+        self.send(&chunk)?;
         match self.receive() {
             Ok(()) => Ok(true),
             Err(error) if error.is(Kind::BadChunk) => Ok(false),
@@ -146,16 +162,17 @@ impl Restore<'_> {
         }
     }
 
-    /// Loads all chunks but the first `done`.
-    pub(crate) fn load(&mut self, done: u64, watch: &mut dyn Watch) -> Result<(), Error> {
-        let mut reader = Reader::open(self.file)?;
-        for _ in 0..done {
-            self.next(&mut reader)?;
-        }
-        watch.begin(reader.position(), Some(reader.length()));
+    /// Loads all chunks that are yet to be read. The connection can be used also after an error of
+    /// the input.
+    pub(crate) fn load(&mut self, reader: &mut Reader, watch: &mut dyn Watch) -> Result<(), Error> {
+        watch.begin(reader.position(), reader.length());
         let mut under_way = 0;
-        for _ in done..self.checked.chunks {
-            let chunk = self.next(&mut reader)?;
+        let ended = loop {
+            let chunk = match reader.next() {
+                Ok(Some(chunk)) => chunk,
+                Ok(None) => break Ok(()),
+                Err(error) => break Err(error),
+            };
             self.send(&chunk)?;
             under_way += 1;
             if under_way == UNDER_WAY {
@@ -164,14 +181,11 @@ impl Restore<'_> {
             }
             watch.at(reader.position());
             if interrupt::requested() {
-                (0..under_way).try_for_each(|_| self.receive())?;
-                return Err(Error::Interrupted { hint: String::new() });
+                break Err(Error::Interrupted { hint: String::new() });
             }
-        }
+        };
         (0..under_way).try_for_each(|_| self.receive())?;
-        // What was loaded is what was checked.
-        while reader.next()?.is_some() {}
-        if reader.checksums() == self.checked.checksums { Ok(()) } else { Err(self.changed()) }
+        ended
     }
 
     fn send(&mut self, chunk: &Chunk) -> Result<(), Error> {

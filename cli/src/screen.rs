@@ -30,6 +30,10 @@ const USUAL_SIZE: (usize, usize) = (24, 80);
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Key {
     Char(char),
+    Up,
+    Down,
+    PageUp,
+    PageDown,
     CtrlC,
     /// The terminal is gone.
     End,
@@ -102,22 +106,34 @@ impl Screen {
         Ok(self.take_key())
     }
 
-    /// Takes the first key of what was typed. Keys with codes that begin with ESC, such as F2
-    /// (`ESC O Q`), mean nothing here: all of the code is taken.
+    /// Takes the first key of what was typed. Of a key whose code begins with ESC, such as F2
+    /// (`ESC O Q`), all of the code is taken, also if it means nothing here.
     fn take_key(&mut self) -> Option<Key> {
-        let key = match self.typed.pop_front()? {
+        match self.typed.pop_front()? {
             3 => return Some(Key::CtrlC),
-            ESC => Key::Char(ESC.into()),
+            ESC => {}
             byte => return Some(Key::Char(byte.into())),
-        };
+        }
+        let mut code = Vec::new();
         match self.typed.pop_front() {
-            Some(b'O') => drop(self.typed.pop_front()),
+            Some(b'O') => code.extend(self.typed.pop_front()),
             Some(b'[') => {
-                while self.typed.pop_front().is_some_and(|byte| !(0x40..0x7f).contains(&byte)) {}
+                while let Some(byte) = self.typed.pop_front() {
+                    code.push(byte);
+                    if (0x40..0x7f).contains(&byte) {
+                        break;
+                    }
+                }
             }
             _ => {}
         }
-        Some(key)
+        Some(match &code[..] {
+            b"A" => Key::Up,
+            b"B" => Key::Down,
+            b"5~" => Key::PageUp,
+            b"6~" => Key::PageDown,
+            _ => Key::Char(ESC.into()),
+        })
     }
 }
 

@@ -9,7 +9,7 @@ use crate::sharding::{Descriptor, Field, Generation, Malformed, Shard};
 use redis::Value;
 
 pub(crate) use growth::Growth;
-pub(crate) use parts::{named_keys, shard_name, tombstone_keys};
+pub(crate) use parts::{named_keys, shard_name};
 pub(crate) use summary::{Summary, Worst};
 
 use crate::{
@@ -115,10 +115,7 @@ pub(crate) fn explained(name: &[u8], malformed: &Malformed) -> Error {
         }
         Malformed::HalfWritten => Error::incomplete(
             what,
-            format!(
-                "Wait for it, or finish it by `create {0} --resume`, or remove it by `drop {0}`.",
-                name::typed(name)
-            ),
+            format!("Wait for it, or remove it by `drop {0}`.", name::typed(name)),
         ),
         _ => Error::incomplete(
             what,

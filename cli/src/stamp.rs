@@ -14,7 +14,6 @@ use crate::{
     loading::not_shard,
     refusal::Refusal,
     reply::{number, only, text},
-    restore_key::Checked,
     sharded,
 };
 
@@ -65,11 +64,6 @@ impl Stamp {
             (Some(shard), Some(key)) => Self::of(&mut servers.connect(key)?, key, shard),
             _ => Ok(None),
         }
-    }
-
-    /// The stamp of an empty copy of the filter in a file of dump; `None` for other modules.
-    pub(crate) fn of_file(checked: &Checked) -> Option<Self> {
-        checked.identity().map(|identity| Self { identity, items: 0 })
     }
 
     /// Whether it is the same filter, however many items it has.

@@ -45,9 +45,6 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "N", conflicts_with = "counting")]
     #[arg(value_parser = clap::value_parser!(u16).range(1..=i64::from(MAX_SHARDS)))]
     shards: Option<u16>,
-    /// Goes on where an earlier run ended
-    #[arg(long, requires = "shards")]
-    resume: bool,
     /// Seconds after which a client reads again where the shards are
     #[arg(long, value_name = "SECONDS", default_value_t = 10, requires = "shards")]
     #[arg(value_parser = clap::value_parser!(u64).range(1..))]
@@ -203,11 +200,7 @@ impl Arguments {
     }
 
     fn text(&self, created: &Created<'_>) -> String {
-        let would = match created.created {
-            true => "created",
-            false if self.dry_run => "would be created",
-            false => "is there already",
-        };
+        let would = if self.dry_run { "would be created" } else { "created" };
         let shards = created.shards.as_ref().map_or_else(String::new, shards::Made::text);
         let items = amount::readable_items(self.items);
         let remembered = match created.window.map(|window| window.rules().span) {

@@ -11,18 +11,18 @@ use std::{
     sync::atomic::{AtomicUsize, Ordering},
 };
 
-use crate::sharding::{Descriptor, Field, Malformed, State};
+use crate::sharding::{Malformed, State};
 use redis::{Cmd, Value};
 
 use crate::{
     amount,
     at_once::{Servers, on_all},
     connection::{Connection, Options},
-    descriptor::{Change, DROPPING, Fields, update},
+    descriptor::{Change, DROPPING, Fields, update, whole},
     error::{Error, Exit},
     name,
     output::Output,
-    refusal::{Kind, Refusal},
+    refusal::Kind,
     scan::TYPES,
     sharded,
     watched::watched,
@@ -79,10 +79,8 @@ fn unlink(key: &[u8]) -> Cmd {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Found {
     Shard,
-    /// A string in the place of a shard of an earlier generation.
-    Tombstone,
     Nothing,
-    /// Something that is none of these, and stays.
+    /// Something else, which stays: as a tombstone, which expires.
     Other,
 }
 
@@ -109,7 +107,7 @@ impl Arguments {
         let name = name::readable(key);
         // All writers of descriptors stop at one that is being removed, so it names no other keys
         // later.
-        let (named, keys) = match self.dry_run {
+        let keys = match self.dry_run {
             true => self.keys(seen)?,
             false => update(servers, key, |fields| {
                 let keys = self.keys(fields)?;
@@ -132,12 +130,12 @@ impl Arguments {
                 0 => error,
                 _ if self.dry_run => error,
                 removed => Error::incomplete(
-                    format!("drop {name}: {removed} of {named} shards removed: {error}"),
+                    format!("drop {name}: {removed} of {} shards removed: {error}", keys.len()),
                     "Run it again: it goes on where it ended.",
                 ),
             }
         })?;
-        let count = |what| found.iter().filter(|&&found| found == what).count() as u64;
+        let shards = found.iter().filter(|&&found| found == Found::Shard).count() as u64;
         for (key, _) in keys.iter().zip(&found).filter(|(_, found)| **found == Found::Other) {
             output.remark(format_args!("{} is no filter: it stays", name::readable(key)));
         }
@@ -150,16 +148,12 @@ impl Arguments {
             })?;
         }
         let would = if self.dry_run { "would be removed" } else { "removed" };
-        let mut text = format!("{name} {would}: {}", amount::counted(count(Found::Shard), "shard"));
-        if count(Found::Tombstone) > 0 {
-            text += &format!(", {}", amount::counted(count(Found::Tombstone), "tombstone"));
-        }
-        output.remark(text);
+        output.remark(format_args!("{name} {would}: {}", amount::counted(shards, "shard")));
         Ok(Exit::Done)
     }
 
-    /// The keys to remove, and how many of them the descriptor names: they come first.
-    fn keys(&self, fields: &Fields) -> Result<(usize, Vec<Vec<u8>>), Error> {
+    /// The keys to remove.
+    fn keys(&self, fields: &Fields) -> Result<Vec<Vec<u8>>, Error> {
         let key = name::bytes(&self.name);
         if !is_descriptor(fields) {
             return Err(Error::refused_partly(
@@ -167,17 +161,12 @@ impl Arguments {
                 "Look what is there now.",
             ));
         }
-        let pairs = fields.iter().map(|(field, value)| (&field[..], &value[..]));
-        if let Err(malformed @ (Malformed::Rule(_) | Malformed::State(_))) =
-            Descriptor::parse(pairs)
-        {
-            return Err(sharded::explained(key, &malformed));
+        match whole(fields) {
+            Err(malformed @ (Malformed::Rule(_) | Malformed::State(_))) => {
+                Err(sharded::explained(key, &malformed))
+            }
+            _ => Ok(sharded::named_keys(fields)),
         }
-        let list: Vec<Field> = fields.clone().into_iter().collect();
-        let mut keys = sharded::named_keys(&list);
-        let named = keys.len();
-        keys.extend(sharded::tombstone_keys(key, &list));
-        Ok((named, keys))
     }
 
     /// Removes a key of a sharded filter.
@@ -188,7 +177,7 @@ impl Arguments {
         let mut found = Found::Nothing;
         watched(server, &[key], &unlink(key), |server| {
             found = at(server, key)?;
-            Ok(matches!(found, Found::Shard | Found::Tombstone))
+            Ok(found == Found::Shard)
         })?;
         Ok(found)
     }
@@ -199,21 +188,7 @@ fn at(server: &mut Connection, key: &[u8]) -> Result<Found, Error> {
     match is_filter(server, key) {
         Ok(()) => Ok(Found::Shard),
         Err(error) if error.is(Kind::NotFound) => Ok(Found::Nothing),
-        Err(error) if error.is(Kind::WrongType) => {
-            match server.call_for_key(redis::cmd("GET").arg(key)) {
-                Ok(Value::BulkString(text)) if text.starts_with(b"moved to ") => {
-                    Ok(Found::Tombstone)
-                }
-                Ok(_) => Ok(Found::Other),
-                Err(error)
-                    if error.is(Kind::WrongType)
-                        || error.refusal().is_some_and(Refusal::is_forbidden) =>
-                {
-                    Ok(Found::Other)
-                }
-                Err(error) => Err(error),
-            }
-        }
+        Err(error) if error.is(Kind::WrongType) => Ok(Found::Other),
         Err(error) => Err(error),
     }
 }
@@ -237,14 +212,6 @@ fn is_filter(server: &mut Connection, key: &[u8]) -> Result<(), Error> {
         Ok(Value::SimpleString(kind)) if kind == "none" => refused("ERR not found".to_owned()),
         Ok(Value::SimpleString(kind)) => refused(format!("WRONGTYPE the key holds a {kind}")),
         Ok(other) => Err(Error::reply("TYPE", &other)),
-        // A user without the right to TYPE: BF.INFO answers for filters only.
-        Err(error) if error.refusal().is_some_and(Refusal::is_forbidden) => {
-            match server.call_for_key(redis::cmd("BF.INFO").arg(key)) {
-                Err(error) if error.is(Kind::Unfinished) => Ok(()),
-                Ok(_) => Ok(()),
-                Err(error) => Err(error),
-            }
-        }
         Err(error) => Err(error),
     }
 }

@@ -13,6 +13,7 @@ use crate::{
     connection::{Nodes, Options},
     error::{Error, Exit},
     filter_info::{Cells, Detail, FilterInfo, Reader},
+    memory::Need,
     name::{self, Named},
     output::{Column, Output, Style, Table},
     refusal::Kind,
@@ -117,11 +118,8 @@ fn text_of(name: &str, info: &FilterInfo, coloured: bool) -> String {
         ("rate now", rate(info.rate_now)),
         ("asked", rate(info.error_rate)),
         ("memory", amount::readable_bytes(info.bytes)),
-        (
-            "expansion",
-            info.expansion
-                .map_or_else(|| "none (NONSCALING)".to_owned(), |factor| factor.to_string()),
-        ),
+        ("needs", Need::of([info.bytes]).text()),
+        ("expansion", info.readable_expansion()),
     ];
     if let Some(layout) = info.layout.as_ref().filter(|layout| *layout != "native") {
         lines.push(("layout", layout.clone()));
@@ -191,16 +189,8 @@ fn generations(info: &FilterInfo) -> Table {
 }
 
 fn layers(info: &FilterInfo) -> Table {
-    let mut table = Table::new(&[
-        Column::Number("LAYER"),
-        Column::Number("ITEMS"),
-        Column::Number("OF"),
-        Column::Number("FILL"),
-        Column::Number("RATE NOW"),
-        Column::Number("MADE FOR"),
-        Column::Number("MEMORY"),
-        Column::Number("PROBES"),
-    ]);
+    let titles = ["LAYER", "ITEMS", "OF", "FILL", "RATE NOW", "MADE FOR", "MEMORY", "PROBES"];
+    let mut table = Table::new(&titles.map(Column::Number));
     let unknown = || "-".to_owned();
     for (number, layer) in info.layers.iter().enumerate() {
         let cells = vec![

@@ -170,7 +170,7 @@ impl Arguments {
         if let (Some(rules), Filter::Sharded(descriptor)) = (rules, &filter) {
             let servers = Servers::of(target.clone(), output)?;
             // Without any shard, the load says which is lost.
-            if let Some(growth) = growth_of(&servers, &descriptor.current, None)? {
+            if let Some(growth) = growth_of(&servers, &descriptor.current)? {
                 Forgets::from(growth.window).must_be(rules, &self.shown())?;
             }
         }

@@ -62,7 +62,7 @@ impl Arguments {
 
     pub(crate) fn run(&self, output: &Output) -> Result<Exit, Error> {
         match &self.subcommand {
-            Subcommand::Plan(arguments) => arguments.run(output),
+            Subcommand::Plan(arguments) => arguments.run(&self.connection, output),
             Subcommand::Create(arguments) => arguments.run(&self.connection, output),
             Subcommand::Load(arguments) => arguments.run(&self.connection, output),
             Subcommand::Check(arguments) => arguments.run(&self.connection, output),

@@ -1,4 +1,4 @@
-//! `redis-bloom plan`: the size of a filter before it is made. Asks no server.
+//! `redis-bloom plan`: the size of a filter before it is made. Asks no server, but for --server.
 //!
 //! The sizes come from the library of the module (`expected_bytes`). Plain bits have exactly these
 //! bytes on a server, pages on average.
@@ -17,12 +17,14 @@ use serde::Serialize;
 
 use crate::{
     amount,
+    connection::Options,
     error::{Error, Exit},
+    memory::{Fit, Need, Room},
     output::{Column, Output, Style, Table},
     window as forgetting,
 };
 
-/// Shows how much memory a filter takes, without a server
+/// Shows how much memory a filter takes, and whether a server has it
 #[derive(clap::Args, Debug)]
 pub(crate) struct Arguments {
     /// Items that the filter holds in the end, such as 1000, 2.5M or 10G
@@ -32,8 +34,8 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "P", value_parser = amount::rate)]
     #[arg(required_unless_present = "max_memory")]
     error: Option<f64>,
-    /// Finds the lowest rate, in three digits, whose filter fits into this memory, such as 256mb
-    /// (mb are 1024^2 bytes, as in redis.conf; the MB of the answer are 10^6)
+    /// Finds the lowest rate, 1, 2 or 5 times a power of ten, whose filter fits into this memory, such
+    /// as 256mb (mb are 1024^2 bytes, as in redis.conf; the MB of the answer are 10^6)
     #[arg(long, value_name = "SIZE", value_parser = amount::bytes, conflicts_with = "error")]
     max_memory: Option<u64>,
     /// Shows also a filter that is reserved for fewer items, and grows
@@ -63,8 +65,30 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "R", default_value_t = 0, requires = "nodes")]
     #[arg(value_parser = clap::value_parser!(u64).range(..=1000))]
     replicas: u64,
+    /// Asks the server of -h and -p whether the filter fits there: exit 1 if not
+    #[arg(long)]
+    server: bool,
     #[command(flatten)]
     window: forgetting::Options,
+}
+
+/// What is shown of a plan.
+#[derive(Debug, Serialize)]
+struct Shown {
+    #[serde(flatten)]
+    planned: serde_json::Value,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    server: Option<Fit>,
+    #[serde(skip)]
+    text: String,
+}
+
+impl Shown {
+    fn of(planned: &impl Serialize, text: String) -> Self {
+        // Numbers and names: nothing of it cannot be written.
+        let planned = serde_json::to_value(planned).unwrap_or_default();
+        Self { planned, server: None, text }
+    }
 }
 
 /// Everything that is planned.
@@ -137,29 +161,60 @@ pub(super) fn bits_per_item(bytes: u64, items: u64) -> f64 {
 }
 
 impl Arguments {
-    pub(crate) fn run(&self, output: &Output) -> Result<Exit, Error> {
-        if self.error.is_some_and(|rate| rate < rate_of(0)) {
+    pub(crate) fn run(&self, connection: &Options, output: &Output) -> Result<Exit, Error> {
+        if self.error.is_some_and(|rate| rate < rate_of(1, LOWEST)) {
             output.remark("No filter keeps a rate below 1e-30: its hash has 128 bits.");
-        } else if self.error.is_some_and(|rate| rate < rate_of(LOWEST_OF_PAGES)) {
+        } else if self.error.is_some_and(|rate| rate < rate_of(1, LOWEST_OF_PAGES)) {
             output.remark(
                 "Below 1e-12 only NONSCALING filters of bits keep the rate, and growing ones up to \
                  their capacity.",
             );
         }
         let rules = self.window.rules(None)?;
-        if let Some((nodes, rate)) = self.nodes.zip(self.error) {
-            let planned = self.planned_shards(nodes, rate, rules)?;
-            output.data(&planned, planned.text(output.coloured()))?;
-            return Ok(Exit::Done);
+        let coloured = output.coloured();
+        let (shown, need) = match (self.nodes.zip(self.error), rules) {
+            (Some((nodes, rate)), rules) => {
+                let planned = self.planned_shards(nodes, rate, rules)?;
+                (Shown::of(&planned, planned.text(coloured)), planned.need())
+            }
+            (None, Some(rules)) => {
+                let planned = self.planned_window(rules)?;
+                (Shown::of(&planned, planned.text(coloured)), planned.need())
+            }
+            (None, None) => {
+                let planned = self.planned()?;
+                let chosen = planned.filters.iter().filter(|filter| filter.chosen);
+                let need = Need::of(chosen.map(|filter| filter.bytes));
+                (Shown::of(&planned, planned.text(coloured)), need)
+            }
+        };
+        self.show(shown, need, connection, output)
+    }
+
+    /// Shows what is planned and, with --server, whether it fits there.
+    fn show(
+        &self,
+        mut shown: Shown,
+        need: Need,
+        connection: &Options,
+        output: &Output,
+    ) -> Result<Exit, Error> {
+        let mut exit = Exit::Done;
+        if self.server {
+            let mut server = connection.target()?.connect()?;
+            let room = Room::of(&mut server)?.ok_or_else(|| {
+                Error::refused_partly(
+                    format!("{}: its memory is unknown", server.target()),
+                    "Give the user the right to INFO: ACL SETUSER ... +info.",
+                )
+            })?;
+            let fit = Fit::of(room, need);
+            shown.text += &format!("\n{}", fit.text());
+            exit = if fit.fits { Exit::Done } else { Exit::No };
+            shown.server = Some(fit);
         }
-        if let Some(rules) = rules {
-            let planned = self.planned_window(rules)?;
-            output.data(&planned, planned.text(output.coloured()))?;
-            return Ok(Exit::Done);
-        }
-        let planned = self.planned()?;
-        output.data(&planned, planned.text(output.coloured()))?;
-        Ok(Exit::Done)
+        output.data(&shown, &shown.text)?;
+        Ok(exit)
     }
 
     fn planned(&self) -> Result<Planned, Error> {
@@ -244,65 +299,37 @@ impl Planned {
 const LARGEST_KEY: u64 = 512 << 20;
 /// The capacity of a filter that BF.ADD makes, unless the server's settings say otherwise.
 const UNRESERVED: u64 = 100;
-/// The number of rates of three digits in a factor of ten.
-const RATES_PER_DECADE: u32 = 900;
-/// The lowest power of ten that is tried. The module sizes lower rates as 1e-30.
+/// The exponent of the lowest rate that the module sizes for: lower ones are as 1e-30.
 const LOWEST: i32 = -30;
-/// The number of rates of three digits from 1e-30 up to 0.999.
-const RATES: u32 = RATES_PER_DECADE * LOWEST.unsigned_abs();
-/// The first rate that pages keep: 1e-12.
-const LOWEST_OF_PAGES: u32 = RATES_PER_DECADE * 18;
-/// Steps below a rate that fits where others may fit, too, of plain bits.
-const STEPS_BELOW: u32 = 200;
+/// The same of pages.
+const LOWEST_OF_PAGES: i32 = -12;
 
 /// Whether a filter grows, as the library takes it. The factor decides no memory.
 pub(super) fn growth(grows: bool) -> Expansion {
     if grows { Expansion::stored(2) } else { Expansion::NONSCALING }
 }
 
-/// Rate number `index`: 1.00e-30, 1.01e-30 ... 0.999.
-fn rate_of(index: u32) -> f64 {
-    let digits = 100 + index % RATES_PER_DECADE;
-    let exponent = LOWEST - 2 + (index / RATES_PER_DECADE).cast_signed();
-    // The double next to the decimal number, as the server reads it.
-    format!("{digits}e{exponent}").parse().unwrap_or(1.0)
+/// The rate `digit` times ten to the power of `exponent`, as the server reads it.
+fn rate_of(digit: u32, exponent: i32) -> f64 {
+    format!("{digit}e{exponent}").parse().unwrap_or(1.0)
 }
 
-/// The lowest rate, in three digits, whose filter takes at most `memory` bytes; `None` if there is
-/// none. `bytes` is the memory of a filter.
+/// The lowest rate, 1, 2 or 5 times a power of ten, whose filter takes at most `memory` bytes;
+/// `None` if there is none. `bytes` is the memory of a filter.
 fn lowest_rate(
     params: Params,
     rules: Option<Rules>,
     memory: u64,
     bytes: impl Fn(&Params) -> Result<u64, Refused>,
 ) -> Result<Option<f64>, Error> {
-    let has_pages = params.has_pages(rules);
-    let fits = |index| {
-        let params = Params { error_rate: rate_of(index), ..params };
+    let lowest = if params.has_pages(rules) { LOWEST_OF_PAGES } else { LOWEST };
+    let rates = (lowest..0).flat_map(|exponent| [1, 2, 5].map(|digit| rate_of(digit, exponent)));
+    for error_rate in rates {
+        let params = Params { error_rate, ..params };
         match bytes(&params) {
-            Ok(bytes) => Ok(bytes <= memory),
-            Err(Refused::Ceiling { .. }) => Ok(false),
-            Err(error) => Err(refused(&error, &params)),
-        }
-    };
-    let first = if has_pages { LOWEST_OF_PAGES } else { 0 };
-    let (mut low, mut high) = (first, RATES);
-    while low < high {
-        let middle = low.midpoint(high);
-        if fits(middle)? {
-            high = middle;
-        } else {
-            low = middle + 1;
-        }
-    }
-    // A lower rate nearly always takes more memory. With bits, at 1e-3 and 1e-4 it may take 2 %
-    // less, because the sizing allows less for blocks there. At 15 bits an item, 2 % is what a rate
-    // lower by a seventh takes, which is at most 143 of these steps. Pages may fill the classes of
-    // the allocator better at any rate.
-    let first = if has_pages { first } else { low.saturating_sub(STEPS_BELOW) };
-    for index in first..RATES.min(low + 1) {
-        if fits(index)? {
-            return Ok(Some(rate_of(index)));
+            Ok(bytes) if bytes <= memory => return Ok(Some(error_rate)),
+            Ok(_) | Err(Refused::Ceiling { .. }) => {}
+            Err(error) => return Err(refused(&error, &params)),
         }
     }
     Ok(None)
@@ -329,39 +356,4 @@ pub(super) fn refused(error: &Refused, params: &Params) -> Error {
         format!("{} items at a rate of {}: {error}", params.capacity, params.error_rate),
         hint,
     )
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn rates_have_three_digits() {
-        for (index, expected) in
-            [(0, 1e-30), (1, 1.01e-30), (900, 1e-29), (RATES - 900, 0.1), (RATES - 1, 0.999)]
-        {
-            assert_eq!(rate_of(index), expected);
-        }
-    }
-
-    #[test]
-    fn the_lowest_rate_that_fits_is_found() {
-        let params = |cells, capacity| {
-            let expansion = growth(true);
-            Params { error_rate: 0.5, capacity, expansion, seed: 0, cells }
-        };
-        let (bits, counters) = (CellKind::Bits, CellKind::Counters);
-        for (params, items, memory, expected) in [
-            (params(bits, 1_000_000), 1_000_000, 2 << 20, Some(0.000_566)),
-            (params(bits, 1_000), 1_000, 87, None),
-            (params(bits, 1_000), 1_000, 1 << 30, Some(1e-30)),
-            // No pages keep a lower rate.
-            (params(bits, 100), 1_000, 1 << 30, Some(1e-12)),
-            (params(counters, 1_000), 1_000, 1 << 30, Some(1e-12)),
-        ] {
-            let bytes = |params: &Params| expected_bytes(params, None, items);
-            let found = lowest_rate(params, None, memory, bytes).unwrap();
-            assert_eq!(found, expected, "{params:?}, {items} items, {memory} bytes");
-        }
-    }
 }

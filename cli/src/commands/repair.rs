@@ -3,12 +3,12 @@
 //!
 //! ```text
 //!   FILE ── items of shard i ──▶ {NAME:k}:g:repair ── RENAMENX ──▶ {NAME:k}:g
-//!   DIR  ── file of shard i  ──┘ in the slot of the shard
+//!                                in the slot of the shard
 //! ```
 //!
 //! Clients never see a part of the shard. A run that was killed leaves the temporary key, and the
-//! next one begins anew. A filter that was rebuilt or dropped meanwhile gets no shard: its key may
-//! be a tombstone.
+//! next one begins anew. Nothing is replaced: what is in the place of the shard is dropped first,
+//! by its key. A filter that was rebuilt or dropped meanwhile gets no shard.
 
 use std::{
     ffi::OsString,
@@ -19,20 +19,17 @@ use crate::sharding::{Generation, Shard};
 use redis::Value;
 use serde::Serialize;
 
-use super::restore::{check_shard, load_shard};
 use crate::{
     amount,
     at_once::{Servers, on_all},
     connection::{Connection, Options, Target},
     descriptor::{Change, Fields, note, noted, parsed, update},
-    dump_directory::{Manifest, path_of},
     error::{Error, Exit},
     interrupt, items,
     loading::{self, Files, Goal, load_files},
     name::{self, Named},
-    new_shard::{growth_for, reserve},
+    new_shard::{New, growth_for},
     output::Output,
-    progress::Alone,
     refusal::Kind,
     replication::LastWrite,
     scan, sharded,
@@ -42,9 +39,8 @@ use crate::{
 
 /// Makes a lost shard of a sharded filter anew from its items
 ///
-/// The files have the items of the whole filter: those of other shards are left out. In place of
-/// files, the directory of a dump will do; additions after the dump are not in it. Clients see the
-/// shard when it is complete.
+/// The files have the items of the whole filter: those of other shards are left out. Clients see
+/// the shard when it is complete.
 #[derive(clap::Args, Debug)]
 pub(crate) struct Arguments {
     /// Name of the sharded filter
@@ -52,12 +48,9 @@ pub(crate) struct Arguments {
     /// Number of the lost shard, from 0
     #[arg(long, value_name = "I")]
     shard: u16,
-    /// Files with items, - is standard input; or the directory that dump wrote
+    /// Files with items, - is standard input
     #[arg(long, value_name = "FILE", num_args = 1.., required = true)]
     from: Vec<PathBuf>,
-    /// Replaces what is in the place of the shard; additions to it meanwhile are lost
-    #[arg(long)]
-    replace: bool,
     /// Looks what is in the place of the shard, and changes nothing
     #[arg(long)]
     dry_run: bool,
@@ -76,7 +69,7 @@ struct Report<'n> {
     shards: u16,
     generation: u64,
     repaired: bool,
-    /// Items that were loaded; `None` if none were counted, as from a dump.
+    /// Items that were loaded; `None` for a dry run.
     items: Option<u64>,
 }
 
@@ -92,7 +85,12 @@ struct Repair<'a> {
 impl Arguments {
     pub(crate) fn run(&self, connection: &Options, output: &Output) -> Result<Exit, Error> {
         for path in self.from.iter().filter(|path| *path != Path::new("-")) {
-            path.metadata().map_err(Error::file(path))?;
+            if path.metadata().map_err(Error::file(path))?.is_dir() {
+                return Err(Error::usage(
+                    format!("{}: a directory", name::readable_path(path)),
+                    "Of a dump, restore the file of the shard: `restore DIR/shard-... KEY`.",
+                ));
+            }
         }
         interrupt::register();
         let name = name::bytes(&self.name);
@@ -130,23 +128,10 @@ impl Arguments {
             output.data(&report, format_args!("{text} would be repaired"))?;
             return Ok(Exit::Done);
         }
-        report.items = repair.run(target)?;
-        match report.items {
-            Some(items) => {
-                let items = amount::grouped(items);
-                output.data(&report, format_args!("{text} repaired: {items} items"))?;
-            }
-            None => output.data(&report, format_args!("{text} repaired from the dump"))?,
-        }
+        let items = repair.run(target)?;
+        report.items = Some(items);
+        output.data(&report, format_args!("{text} repaired: {} items", amount::grouped(items)))?;
         Ok(Exit::Done)
-    }
-
-    /// The directory of a dump, if it is one.
-    fn manifest(&self) -> Result<Option<Manifest>, Error> {
-        match &self.from[..] {
-            [directory] if directory.is_dir() => Manifest::read(directory).map(Some),
-            _ => Ok(None),
-        }
     }
 }
 
@@ -171,15 +156,10 @@ impl Repair<'_> {
         Ok(done.into_iter().next())
     }
 
-    /// Checks that the shard is lost, or may be replaced, and that the key that is filled is not
-    /// somebody else's.
+    /// Checks that the shard is lost, and that the key that is filled is not somebody else's.
     fn look(&self) -> Result<(), Error> {
-        if let Some(kind) = self.kind(self.key())?
-            && !self.arguments.replace
-        {
-            return Err(
-                self.in_place(&format!("BUSYKEY there is a key of the type {kind} in its place"))
-            );
+        if let Some(kind) = self.kind(self.key())? {
+            return Err(self.in_place(&format!("there is a key of the type {kind}")));
         }
         let key = self.temporary();
         match self.kind(&key)? {
@@ -206,8 +186,11 @@ impl Repair<'_> {
 
     fn in_place(&self, what: &str) -> Error {
         Error::refused_partly(
-            format!("repair {}: {what}", self.task()),
-            "If it is to go, repeat this with --replace: additions to it meanwhile are lost.",
+            format!("repair {}: BUSYKEY {what} in its place", self.task()),
+            format!(
+                "If it is to go, with all that was added to it: `drop {}`, then repeat this.",
+                name::typed(self.key())
+            ),
         )
     }
 
@@ -217,13 +200,9 @@ impl Repair<'_> {
         format!("{name}: shard {} of {}", self.shard.index(), self.shard.count())
     }
 
-    /// Fills the temporary key, and renames it. Returns the number of items, if they were counted.
-    fn run(&self, target: Target) -> Result<Option<u64>, Error> {
-        let filled = match self.arguments.manifest()? {
-            Some(manifest) => self.restore(&manifest).map(|begun| (begun, None)),
-            None => self.load(target).map(|(begun, items)| (begun, Some(items))),
-        };
-        let done = filled.and_then(|(begun, items)| self.rename(&begun).map(|()| items));
+    /// Fills the temporary key, and renames it. Returns the number of items.
+    fn run(&self, target: Target) -> Result<u64, Error> {
+        let done = self.load(target).and_then(|(begun, items)| self.rename(&begun).map(|()| items));
         if done.is_err() {
             // The next run begins anew: it needs nothing of this one.
             let _ = self.clear();
@@ -241,10 +220,11 @@ impl Repair<'_> {
     /// Loads the files. Returns which filter got the items, and how many they were.
     fn load(&self, target: Target) -> Result<(Stamp, u64), Error> {
         let (arguments, key) = (self.arguments, self.temporary());
-        let growth = growth_for(&self.servers, &self.generation, Some(self.shard))?;
+        let growth = growth_for(&self.servers, &self.generation)?;
         self.clear()?;
         self.on_node(|server, again| {
-            reserve(&self.servers, server, &key, self.shard, &self.generation, growth, again)
+            let (shard, generation) = (self.shard, &self.generation);
+            New { key: &key, shard, generation, growth }.reserve(&self.servers, server, again)
         })?;
         let begun = self.on_node(|server, _| Stamp::of(server, &key, self.shard))?.flatten();
         let begun = begun.ok_or_else(|| self.lost())?;
@@ -268,32 +248,6 @@ impl Repair<'_> {
         Ok((begun, totals.items))
     }
 
-    /// Loads the file of the shard in the directory of a dump. Returns which filter that is.
-    fn restore(&self, manifest: &Manifest) -> Result<Stamp, Error> {
-        let (directory, key) = (&self.arguments.from[0], self.temporary());
-        if manifest.shards != self.shard.count() {
-            return Err(Error::usage(
-                format!(
-                    "{}: a dump of {} shards, and the filter has {}",
-                    name::readable_path(directory),
-                    manifest.shards,
-                    self.shard.count()
-                ),
-                "Repair it from the files of its items, or restore the whole dump.",
-            ));
-        }
-        let at = usize::from(self.shard.index());
-        let mut progress = Alone::new(self.output, "checking".to_owned());
-        let checked = check_shard(directory, manifest, at, &mut progress)?;
-        let file = path_of(directory, at);
-        self.clear()?;
-        let mut progress = Alone::new(self.output, self.task());
-        // Progress is for the thread that asks, so the file is loaded here.
-        let mut server = self.servers.connect(self.key())?;
-        load_shard(&self.servers, &mut server, &key, &file, &checked, &mut progress)?;
-        Stamp::of_file(&checked).ok_or_else(|| self.lost())
-    }
-
     /// What is at a key, if it is the shard.
     fn seen(&self, server: &mut Connection, key: &[u8]) -> Result<Option<Stamp>, Error> {
         Stamp::of(server, key, self.shard)
@@ -302,24 +256,19 @@ impl Repair<'_> {
     fn lost(&self) -> Error {
         Error::incomplete(
             format!("repair {}: the server lost items of it", self.task()),
-            "See its log, then repeat this, with --replace if a part of the shard is there.",
+            "See its log, then repeat this.",
         )
     }
 
-    /// Puts the complete shard, which was filled as `begun`, in its place. With --replace, RENAME
-    /// goes over what is there.
+    /// Puts the complete shard, which was filled as `begun`, in its place.
     fn rename(&self, begun: &Stamp) -> Result<(), Error> {
         let (key, temporary) = (self.key(), self.temporary());
         let complete = self.on_node(|server, _| self.seen(server, &temporary))?.flatten();
         let complete = complete.filter(|now| now.is_of(begun)).ok_or_else(|| self.lost())?;
         let is_complete = |now: Option<Stamp>| now.is_some_and(|stamp| stamp.has_all_of(&complete));
-        let word = if self.arguments.replace { "RENAME" } else { "RENAMENX" };
-        let rename = redis::cmd(word).arg(&temporary).arg(key).take();
+        let rename = redis::cmd("RENAMENX").arg(&temporary).arg(key).take();
         let renamed = self.on_node(|server, again| {
-            // A rebuild that ends puts a tombstone in the place after it has changed the
-            // descriptor: the transaction fails then, and is tried again. So it does at each
-            // addition to what is there.
-            let reply = watched(server, &[key, &temporary], &rename, |server| {
+            let reply = watched(server, &[&temporary], &rename, |server| {
                 self.is_current()?;
                 match self.seen(server, &temporary)? {
                     // The reply to an earlier attempt may be lost.
@@ -341,7 +290,7 @@ impl Repair<'_> {
             Ok(renamed)
         })?;
         match renamed {
-            Some(false) => Err(self.in_place("BUSYKEY somebody has made a key in its place")),
+            Some(false) => Err(self.in_place("somebody has made a key")),
             _ => self.note(),
         }
     }

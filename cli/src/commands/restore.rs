@@ -8,10 +8,15 @@
 //! ```
 //!
 //! A damaged file never reaches the server, and readers of NAME never see a part of the filter.
+//! From a pipe (`-`) the chunks are loaded as they come; a pipe that was cut leaves nothing.
 
 mod sharded;
 
-use std::{ffi::OsString, path::PathBuf};
+use std::{
+    ffi::OsString,
+    io::{self, IsTerminal as _},
+    path::{Path, PathBuf},
+};
 
 use redis::Value;
 use serde::Serialize;
@@ -19,23 +24,22 @@ use serde::Serialize;
 use crate::{
     amount,
     connection::{Connection, Options},
+    dump_file::{Chunk, PIPE, Reader},
     error::{Error, Exit},
     interrupt,
     name::{self, Named},
     output::Output,
     progress::Alone,
-    restore_key::{Checked, Restore},
+    restore_key::{Checked, Restore, first},
     retry::RETRY_FOR,
     scan::TYPES,
     watched::watched,
 };
 
-pub(super) use sharded::{check_shard, load_shard};
-
 /// Makes a filter from a file of dump
 #[derive(clap::Args, Debug)]
 pub(crate) struct Arguments {
-    /// File that dump wrote, or its directory of a sharded filter
+    /// File that dump wrote, - for standard input, or its directory of a sharded filter
     file: PathBuf,
     /// Name of the filter to make
     name: OsString,
@@ -68,67 +72,123 @@ impl Arguments {
             return self.restore_shards(connection, output);
         }
         let mut progress = Alone::new(output, "checking".to_owned());
-        let checked = Checked::of(&self.file, &mut progress)?;
+        // A pipe is read once, so it is checked while it is loaded.
+        let mut pipe = match self.file == Path::new(PIPE) {
+            true if io::stdin().is_terminal() => {
+                let hint = "Name a file, or `redis-bloom dump NAME -o - |` before it.";
+                return Err(Error::usage("standard input is a terminal", hint));
+            }
+            true => {
+                let mut reader = Reader::of_stdin()?;
+                let header = first(&mut reader)?;
+                Some((reader, header))
+            }
+            false => None,
+        };
+        let checked = match &mut pipe {
+            None => Some(Checked::of(&self.file, &mut progress)?),
+            Some(_) if self.resume => {
+                let hint = "Restore it from the start: leave out --resume.";
+                return Err(Error::usage("a pipe cannot be read again", hint));
+            }
+            Some((reader, header)) if self.dry_run => {
+                Some(Checked::read(reader, header, &mut progress)?)
+            }
+            Some(_) => None,
+        };
         drop(progress);
         let name = name::bytes(&self.name);
         let shown = name::readable(name);
         let mut server = connection.target()?.connect_for(name)?;
-        let exists = filter_exists(&mut server, name)?;
-        let taken = || {
-            Error::refused_partly(
-                format!("restore {shown}: BUSYKEY the filter exists"),
-                "Put the file in its place by --replace, or use another name.",
-            )
-        };
-        if exists && !self.replace {
-            return Err(taken());
+        if filter_exists(&mut server, name)? && !self.replace {
+            return Err(self.taken());
         }
-        let size = amount::readable_bytes(checked.bytes);
-        let file = name::readable_path(&self.file);
+        if self.dry_run {
+            let Some(checked) = checked else { return Ok(Exit::Done) };
+            let (size, product) =
+                (amount::readable_bytes(checked.bytes), name::readable(checked.product.as_bytes()));
+            let file = name::readable_path(&self.file);
+            let text = format!("{file}: {size} of {product}; would be {shown}");
+            return self.say(&checked, text, output);
+        }
+        let key = name::beside(name, "restoring");
+        let hint = match &pipe {
+            None => {
+                let key = name::readable(&key);
+                format!("{key} has what is loaded: --resume goes on, drop removes it.")
+            }
+            Some(_) => "Nothing was restored: repeat both commands.".to_owned(),
+        };
+        let mut filling = Filling { server: &mut server, key: &key, begun: false, output };
+        let loaded = match (checked, &mut pipe) {
+            (Some(checked), _) => self.load_file(&mut filling, &checked).map(|()| checked),
+            (None, Some((reader, header))) => filling.load_pipe(reader, header),
+            (None, None) => return Ok(Exit::Done),
+        };
+        let begun = filling.begun;
+        let placed = loaded.and_then(|checked| {
+            // Both keys must be in one node.
+            let placed =
+                server.follow(name, RETRY_FOR, |server, _| self.place(server, &key, &checked))?;
+            Ok((placed, checked))
+        });
+        let (placed, checked) = match placed {
+            Ok(placed) => placed,
+            Err(error) => {
+                if pipe.is_some() && begun {
+                    // The next run begins anew. If this fails, it says that the key is there.
+                    let _ = server.call(redis::cmd("UNLINK").arg(&key));
+                }
+                return Err(if begun { error.partly(hint) } else { error });
+            }
+        };
+        if !placed {
+            server.call(redis::cmd("UNLINK").arg(&key))?;
+            return Err(self.taken());
+        }
+        let (size, file) = (amount::readable_bytes(checked.bytes), name::readable_path(&self.file));
+        self.say(&checked, format!("{shown}: {size} from {file}"), output)
+    }
+
+    fn taken(&self) -> Error {
+        let shown = name::readable(name::bytes(&self.name));
+        Error::refused_partly(
+            format!("restore {shown}: BUSYKEY the filter exists"),
+            "Put the file in its place by --replace, or use another name.",
+        )
+    }
+
+    fn say(&self, checked: &Checked, text: String, output: &Output) -> Result<Exit, Error> {
         let report = Report {
-            name: Named::of(name),
+            name: Named::of(name::bytes(&self.name)),
             file: &self.file.display().to_string(),
             product: &checked.product,
             chunks: checked.chunks,
             bytes: checked.bytes,
         };
-        if self.dry_run {
-            let product = name::readable(checked.product.as_bytes());
-            output.data(&report, format_args!("{file}: {size} of {product}; would be {shown}"))?;
-            return Ok(Exit::Done);
-        }
-        let key = name::beside(name, "restoring");
-        let hint = || {
-            let key = name::readable(&key);
-            format!("{key} has what is loaded: --resume goes on, drop removes it.")
-        };
-        let mut begun = false;
-        let loaded = server.follow(&key, RETRY_FOR, |server, again| {
-            let mut restore = Restore { file: &self.file, checked: &checked, server, key: &key };
-            let mut done = self.chunks_done(&mut restore, self.resume || again, output)?;
+        output.data(&report, text)?;
+        Ok(Exit::Done)
+    }
+
+    /// Loads a file.
+    fn load_file(&self, to: &mut Filling<'_>, checked: &Checked) -> Result<(), Error> {
+        let Filling { server, key, begun, output } = to;
+        server.follow(key, RETRY_FOR, |server, again| {
+            let mut restore = Restore { server, key };
+            let mut done = self.chunks_done(&mut restore, checked, again, output)?;
             if done == 0 {
-                let header = restore.begin();
+                let begins = restore.begin(&first(&mut Reader::open(&self.file)?)?);
                 // A server that refuses the header has nothing.
-                begun |= !matches!(header, Err(Error::Refused { .. }));
-                header?;
+                *begun |= !matches!(begins, Err(Error::Refused { .. }));
+                begins?;
                 done = 1;
             }
-            begun = true;
-            let mut progress = Alone::new(output, name::readable(&key));
-            restore.load(done, &mut progress)?;
+            *begun = true;
+            let mut progress = Alone::new(output, name::readable(key));
+            restore.load_file(&self.file, checked, done, &mut progress)?;
             // Complete filters answer it, others do not.
-            server.call(redis::cmd("BF.INFO").arg(&key))
-        });
-        let placed = loaded.and_then(|_| {
-            // Both keys must be in one node.
-            server.follow(name, RETRY_FOR, |server, _| self.place(server, &key, &checked))
-        });
-        if !placed.map_err(|error| if begun { error.partly(hint()) } else { error })? {
-            server.call(redis::cmd("UNLINK").arg(&key))?;
-            return Err(taken());
-        }
-        output.data(&report, format_args!("{shown}: {size} from {file}"))?;
-        Ok(Exit::Done)
+            server.call(redis::cmd("BF.INFO").arg(&**key)).map(|_| ())
+        })
     }
 
     /// Gives the filter that was loaded into `key` its name. Returns `false` if that is taken.
@@ -151,34 +211,63 @@ impl Arguments {
     fn chunks_done(
         &self,
         restore: &mut Restore,
-        resume: bool,
+        checked: &Checked,
+        again: bool,
         output: &Output,
     ) -> Result<u64, Error> {
         let key = restore.key;
-        let shown = name::readable(key);
         if !filter_exists(restore.server, key)? {
             return Ok(0);
         }
-        if !resume {
-            return Err(Error::refused_partly(
-                format!(
-                    "restore: BUSYKEY {shown}: another restore is under way or was interrupted"
-                ),
-                format!(
-                    "Go on with that one by --resume, or give it up by `drop {}`.",
-                    name::typed(key)
-                ),
-            ));
+        if !self.resume && !again {
+            return Err(under_way(key));
         }
-        let done = restore.chunks_done()?;
+        let done = restore.chunks_done(&self.file, checked)?;
         if done == 0 {
             output.remark(format_args!(
-                "{shown} is of another file or server: loaded from the start"
+                "{} is of another file or server: loaded from the start",
+                name::readable(key)
             ));
             restore.server.call(redis::cmd("UNLINK").arg(key))?;
         }
         Ok(done)
     }
+}
+
+/// A key that is filled.
+struct Filling<'a> {
+    server: &'a mut Connection,
+    key: &'a [u8],
+    /// Whether the server may have a part of the filter.
+    begun: bool,
+    output: &'a Output,
+}
+
+impl Filling<'_> {
+    /// Loads what comes through a pipe. Nothing of it is there again for another try.
+    fn load_pipe(&mut self, reader: &mut Reader, header: &Chunk) -> Result<Checked, Error> {
+        if filter_exists(self.server, self.key)? {
+            return Err(under_way(self.key));
+        }
+        let mut restore = Restore { server: self.server, key: self.key };
+        let begins = restore.begin(header);
+        self.begun = !matches!(begins, Err(Error::Refused { .. }));
+        begins?;
+        restore.load(reader, &mut Alone::new(self.output, name::readable(self.key)))?;
+        self.server.call(redis::cmd("BF.INFO").arg(self.key))?;
+        Ok(Checked::ended(reader, header))
+    }
+}
+
+/// The error of a restore that another one is in the way of.
+fn under_way(key: &[u8]) -> Error {
+    Error::refused_partly(
+        format!(
+            "restore: BUSYKEY {}: another restore is under way or was interrupted",
+            name::readable(key)
+        ),
+        format!("Go on with that one by --resume, or give it up by `drop {}`.", name::typed(key)),
+    )
 }
 
 /// Whether there is a filter of this name.

@@ -11,7 +11,9 @@ use crate::{
     error::{Error, Exit},
     filter_info::FilterInfo,
     glob::Glob,
-    interrupt, name,
+    interrupt,
+    memory::Need,
+    name,
     output::{Column, Output, Style, Table},
     progress::{Progress, Unit},
     scan::{Search, State},
@@ -118,6 +120,10 @@ impl Arguments {
         if let Some(remark) = unread(&state) {
             output.remark(remark);
         }
+        if lines.len() > 1 && !output.json() {
+            let filters = state.nodes.iter().flat_map(|node| node.filters.values());
+            output.remark(format_args!("All: {}", Need::of(filters.map(|info| info.bytes)).text()));
+        }
         Ok(Exit::Done)
     }
 
@@ -126,30 +132,53 @@ impl Arguments {
         // The terminal must be restored, however many signals come.
         interrupt::register_polled();
         let coloured = output.coloured();
-        let mut sort = self.sort;
+        let mut view = View { sort: self.sort, first: 0, size: (0, 0) };
         let mut screen = Screen::open().map_err(Error::file("the terminal"))?;
         let mut drawn = None;
         loop {
             let news = state.wait(Duration::ZERO)?;
-            let view = (screen.size(), sort);
+            view.size = screen.size();
             if news || drawn != Some(view) {
+                let lines = frame(&state, &mut view, coloured);
                 drawn = Some(view);
-                let lines = frame(&state, sort, view.0, coloured);
                 screen.draw(&lines).map_err(Error::file("the terminal"))?;
             }
+            let page = view.room().max(1);
             match screen.key(TICK).map_err(Error::file("the terminal"))? {
                 Some(Key::Char('q' | 'Q')) | Some(Key::End) => return Ok(Exit::Done),
                 Some(Key::CtrlC) => return Ok(Exit::Interrupted),
-                Some(Key::Char('m')) => sort = Sort::Memory,
-                Some(Key::Char('f')) => sort = Sort::Fill,
-                Some(Key::Char('r')) => sort = Sort::Rate,
-                Some(Key::Char('i')) => sort = Sort::Items,
+                Some(Key::Char('m')) => view.sort = Sort::Memory,
+                Some(Key::Char('f')) => view.sort = Sort::Fill,
+                Some(Key::Char('r')) => view.sort = Sort::Rate,
+                Some(Key::Char('i')) => view.sort = Sort::Items,
+                Some(Key::Up | Key::Char('k')) => view.first = view.first.saturating_sub(1),
+                Some(Key::Down | Key::Char('j')) => view.first += 1,
+                Some(Key::PageUp) => view.first = view.first.saturating_sub(page),
+                Some(Key::PageDown | Key::Char(' ')) => view.first += page,
                 Some(Key::Char(_)) | None => {}
             }
             if interrupt::requested() {
                 return Ok(Exit::Interrupted);
             }
         }
+    }
+}
+
+/// What of the filters is on the screen.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct View {
+    sort: Sort,
+    /// The first line that is shown.
+    first: usize,
+    /// Rows and columns.
+    size: (usize, usize),
+}
+
+impl View {
+    /// Lines of filters: the title, the header of the table, a line about what is left out, and the
+    /// keys are beside them.
+    fn room(&self) -> usize {
+        self.size.0.saturating_sub(4)
     }
 }
 
@@ -217,7 +246,8 @@ fn table(lines: &[Line<'_>], width: Option<usize>) -> Table {
             rate(info.rate_now),
             rate(info.error_rate),
             amount::readable_bytes(info.bytes),
-            info.layer_count.to_string(),
+            // More than the reservation.
+            format!("{}{}", info.layer_count, if info.layer_count > 1 { "+" } else { "" }),
         ]);
         if sharded {
             cells.push(line.shards().map_or_else(|| "-".to_owned(), Folded::worst));
@@ -228,7 +258,8 @@ fn table(lines: &[Line<'_>], width: Option<usize>) -> Table {
 }
 
 /// Red: more false positives than asked for, by more than an estimate may be wrong, or a shard that
-/// is lost. Yellow: a filter that does not grow is nearly full.
+/// is lost. Yellow: a filter that does not grow is nearly full. One that has outgrown what it was
+/// reserved for has a `+` behind its layers.
 fn style(line: &Line<'_>) -> Style {
     let info = line.info();
     let wrong = |(now, asked): (f64, f64)| now > 1.1 * asked;
@@ -243,8 +274,8 @@ fn style(line: &Line<'_>) -> Style {
 }
 
 /// What the screen shows: a title, as many filters as there is room for, and the keys.
-fn frame(state: &State, sort: Sort, size: (usize, usize), coloured: bool) -> Vec<String> {
-    let (rows, columns) = size;
+fn frame(state: &State, view: &mut View, coloured: bool) -> Vec<String> {
+    let (View { sort, .. }, (rows, columns)) = (*view, view.size);
     let lines = lines(state, sort);
     let servers = match &state.nodes[..] {
         [node] => node.name.clone(),
@@ -265,16 +296,15 @@ fn frame(state: &State, sort: Sort, size: (usize, usize), coloured: bool) -> Vec
         title += &format!("  {error}");
     }
     let mut frame = vec![title];
-    // The title, the header of the table, a line about what is left out, and the keys.
-    let room = rows.saturating_sub(4);
-    let (shown, left) = lines.split_at(room.min(lines.len()));
-    frame.extend(table(shown, Some(columns)).lines(coloured));
-    if !left.is_empty() {
-        frame.push(format!("... and {} more", left.len()));
-    } else if let Some(remark) = unread(state) {
-        frame.push(remark);
+    view.first = view.first.min(lines.len().saturating_sub(view.room()));
+    let end = lines.len().min(view.first + view.room());
+    frame.extend(table(&lines[view.first..end], Some(columns)).lines(coloured));
+    match (view.first, lines.len() - end) {
+        (0, 0) => frame.extend(unread(state)),
+        (0, left) => frame.push(format!("... and {left} more")),
+        (first, _) => frame.push(format!("{} to {end} of {}", first + 1, lines.len())),
     }
-    frame.push("q quit   sort by m memory  f fill  r rate  i items".to_owned());
+    frame.push("q quit   sort by m memory  f fill  r rate  i items   scroll by arrows".to_owned());
     frame.truncate(rows);
     frame
 }
@@ -373,20 +403,29 @@ mod tests {
         let names: Vec<_> = (0..50).map(|number| format!("filter-{number:04}")).collect();
         let names: Vec<_> = names.iter().map(String::as_str).collect();
         for rows in [1, 2, 4, 5, 24, 60] {
-            let frame = frame(&state(&names), Sort::Memory, (rows, 80), false);
+            let mut view = View { sort: Sort::Memory, first: 0, size: (rows, 80) };
+            let frame = frame(&state(&names), &mut view, false);
             assert!(frame.len() <= rows, "{rows} rows: {frame:#?}");
         }
-        let frame = frame(&state(&names), Sort::Memory, (10, 80), false);
-        assert_eq!(frame[0], "redis-bloom  a:1  50 filters by memory");
-        assert!(frame[2].starts_with("filter-0049"), "{frame:#?}");
-        assert_eq!(frame[8], "... and 44 more");
+        for (first, top, shown) in [
+            (0, "filter-0049", "... and 44 more"),
+            (3, "filter-0046", "4 to 9 of 50"),
+            (99, "filter-0005", "45 to 50 of 50"),
+        ] {
+            let mut view = View { sort: Sort::Memory, first, size: (10, 80) };
+            let frame = frame(&state(&names), &mut view, false);
+            assert_eq!(frame[0], "redis-bloom  a:1  50 filters by memory");
+            assert!(frame[2].starts_with(top), "{frame:#?}");
+            assert_eq!((&*frame[8], view.first), (shown, first.min(44)));
+        }
     }
 
     #[test]
     fn long_names_are_cut_on_a_screen() {
         let long = "x".repeat(300);
         for columns in [1, 20, 80, 200] {
-            let frame = frame(&state(&[&long]), Sort::Memory, (24, columns), false);
+            let mut view = View { sort: Sort::Memory, first: 0, size: (24, columns) };
+            let frame = frame(&state(&[&long]), &mut view, false);
             let width = frame[2].chars().count();
             assert!(width <= columns.max(12 + NUMBERS_WIDTH), "{columns} columns: {}", frame[2]);
             assert!(frame[2].contains('…'), "{}", frame[2]);

@@ -1,11 +1,11 @@
 //! Which keys belong to a sharded filter, also to one whose descriptor is not whole, and what the
 //! key of a shard tells.
 
-use crate::sharding::{Field, MAX_SHARDS, shard_keys};
+use crate::descriptor::Fields;
 
 /// The keys of all shards that a descriptor names: of the current and the next generation, of one
 /// that is being reserved, and of one that becomes tombstones (descriptor.rs).
-pub(crate) fn named_keys(fields: &[Field]) -> Vec<Vec<u8>> {
+pub(crate) fn named_keys(fields: &Fields) -> Vec<Vec<u8>> {
     let is_key = |field: &[u8]| {
         let number = ["next.", "spare.", "retired."]
             .iter()
@@ -13,31 +13,11 @@ pub(crate) fn named_keys(fields: &[Field]) -> Vec<Vec<u8>> {
             .unwrap_or(field);
         !number.is_empty() && number.iter().all(u8::is_ascii_digit)
     };
-    let keys = fields.iter().filter(|(field, _)| is_key(field));
+    let keys = fields.iter().filter(|(field, _)| is_key(&field[..]));
     let mut keys: Vec<_> = keys.map(|(_, key)| key.clone()).collect();
     keys.sort_unstable();
     keys.dedup();
     keys
-}
-
-/// Generations before the current one whose tombstones are looked for. Older ones have expired,
-/// unless the filter was rebuilt more often than daily.
-const GENERATIONS: u64 = 8;
-
-/// The keys of earlier generations, as far as they can be told: of the number of shards that the
-/// filter has now. Others expire.
-pub(crate) fn tombstone_keys(name: &[u8], fields: &[Field]) -> Vec<Vec<u8>> {
-    let number = |name: &[u8]| -> Option<u64> {
-        let (_, value) = fields.iter().find(|(field, _)| field == name)?;
-        str::from_utf8(value).ok()?.parse().ok()
-    };
-    let Some((shards, current)) = number(b"shards").zip(number(b"generation")) else {
-        return Vec::new();
-    };
-    let shards = u16::try_from(shards).ok().filter(|&shards| shards <= MAX_SHARDS).unwrap_or(0);
-    let first = current.saturating_sub(GENERATIONS).max(1);
-    let keys = (first..current).filter_map(|number| shard_keys(name, shards, number).ok());
-    keys.flatten().collect()
 }
 
 /// The name and the generation in the key of a shard, `{<name>:<k>}:<generation>`; `None` for other
@@ -55,13 +35,14 @@ pub(crate) fn shard_name(key: &[u8]) -> Option<(&[u8], u64)> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::sharding::Generation;
 
     #[test]
     fn the_keys_of_shards_are_recognized() {
-        for key in shard_keys(b"a:b", 3, 7).unwrap() {
+        for key in Generation::new(b"a:b", 3, 7, 0.1, 1).unwrap().keys {
             assert_eq!(shard_name(&key), Some((&b"a:b"[..], 7)), "{}", key.escape_ascii());
         }
-        for key in shard_keys(b"", 1, 1).unwrap() {
+        for key in Generation::new(b"", 1, 1, 0.1, 1).unwrap().keys {
             assert_eq!(shard_name(&key), Some((&b""[..], 1)), "{}", key.escape_ascii());
         }
         for key in ["", "a", "{a}:1", "{a:1}", "{a:1}:", "{a:x}:1", "{a:1}:x", "a:1}:1", "{:}:1"] {

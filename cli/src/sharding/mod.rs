@@ -16,4 +16,4 @@ pub(crate) mod keys;
 pub(crate) use bloom::sharding::*;
 pub(crate) use capacity::shard_capacity;
 pub(crate) use descriptor::{Descriptor, Field, Generation, Malformed, State};
-pub(crate) use keys::{NameError, key_slot, shard_keys};
+pub(crate) use keys::{NameError, key_slot};

@@ -41,8 +41,7 @@ fn drop_removes_a_filter_that_is_still_being_loaded() {
     let pieces = dump(&mut client, "whole");
     load(&mut client, "half", &pieces[0]);
     assert!(client.run("BF.INFO half").is_error());
-    // With the right to TYPE, and without it.
-    let user = "ACL SETUSER dropper on >secret ~* -@all +bf.info +unlink";
+    let user = "ACL SETUSER dropper on >secret ~* -@all +type +unlink";
     client.run(user);
     let words = "--user dropper --pass secret drop half";
     assert_eq!(run_at(&server, &format!("{words} --dry-run")).code, 0);

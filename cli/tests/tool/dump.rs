@@ -165,13 +165,70 @@ fn a_dump_overwrites_nothing_but_a_dump() {
         assert_eq!(run_on(&server, "dump urls -o FILE", &file).code, 0);
         assert!(fs::read(&file).unwrap().starts_with(b"rb-dump\n"));
     }
-    let mut command = command_at(&server, "dump urls -o -");
-    let ran = Ran::from(command.current_dir(server.dir()).output().expect("the tool runs"));
-    assert_eq!((ran.code, ran.stdout.as_str()), (2, ""), "{ran:?}");
-    let error = "redis-bloom: a dump cannot go to standard output: it gets its name when it is \
-                 complete\n  Name a file.\n";
-    assert_eq!(ran.stderr, error);
-    assert!(!server.dir().join("-").exists() && !server.dir().join("-.part").exists());
+}
+
+/// From one server to another through a pipe, as of a shell.
+#[test]
+fn a_filter_goes_through_a_pipe() {
+    let (from, to) = (Server::start(), Server::start());
+    let mut client = to.client();
+    from.client().run(LARGE);
+    harness::madd(&mut from.client(), "urls", &numbered("item", 10_000));
+    let dumped = || {
+        let mut dump = command_at(&from, "dump urls -o -");
+        dump.current_dir(from.dir()).output().expect("the tool runs")
+    };
+    let whole = dumped();
+    assert_eq!((whole.status.code(), &*whole.stderr), (Some(0), &b"urls: 42.7 MB\n"[..]));
+    assert!(!from.dir().join("-").exists() && !from.dir().join("-.part").exists());
+    let restored = |words: &str, bytes: &[u8]| {
+        let mut restore = command_at(&to, words);
+        let child = restore.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut child = child.spawn().expect("the tool runs");
+        // The tool may end before it has read all.
+        let _ = std::io::Write::write_all(&mut child.stdin.take().expect("a pipe"), bytes);
+        Ran::from(child.wait_with_output().expect("the tool ends"))
+    };
+    assert_eq!(restored("restore - copy --dry-run", &whole.stdout).code, 0);
+    assert_eq!(restored("restore - copy --resume", &whole.stdout).code, 2);
+    assert_eq!(client.run("DBSIZE"), int(0));
+    assert_eq!(restored("restore - copy", &whole.stdout).done(), "copy: 42.7 MB from -\n");
+    assert_eq!(harness::digest(&mut client, "copy"), harness::digest(&mut from.client(), "urls"));
+    assert_eq!(restored("restore - copy", &whole.stdout).code, 4, "it is there");
+    assert_eq!(restored("restore - copy --replace", &whole.stdout).code, 0);
+    // A pipe that was cut, also behind the last chunk, and one that has more: nothing is restored.
+    let length = whole.stdout.len();
+    let mut longer = whole.stdout.clone();
+    longer.push(0);
+    let mut wrong = whole.stdout.clone();
+    wrong[length / 2] ^= 1;
+    for bytes in [&whole.stdout[..length / 2], &whole.stdout[..length - 1], b"", &longer, &wrong] {
+        let ran = restored("restore - other", bytes);
+        assert_eq!((ran.code, &*ran.stdout), (2, ""), "{} bytes: {ran:?}", bytes.len());
+        assert!(ran.stderr.contains("standard input: damaged at byte"), "{ran:?}");
+        assert_eq!(client.run("DBSIZE"), int(1), "{} bytes", bytes.len());
+    }
+    // Nobody reads the pipe, or its end.
+    let mut dump = command_at(&from, "dump urls -o -").stdout(Stdio::piped()).spawn().unwrap();
+    drop(dump.stdout.take());
+    assert_eq!(dump.wait().unwrap().code(), Some(141));
+    assert_eq!(Ran::from(command_at(&from, "dump none -o -").output().unwrap()).code, 4);
+    assert_eq!(run_at(&from, "dump urls -o - --resume").code, 2);
+    // What is in the pipe cannot be taken back if the filter changes.
+    let place = Before { after: "BF.SCANDUMP", command: 2 };
+    let run = relayed(&from, from.dir(), "dump urls -o -", place, |_| {
+        from.client().run("DEL urls");
+        from.client().run("BF.RESERVE urls 0.01 32000000 SEED 6");
+        true
+    });
+    assert_eq!(
+        run.output.status.code(),
+        Some(5),
+        "{:?}",
+        String::from_utf8_lossy(&run.output.stderr)
+    );
+    assert_eq!(restored("restore - other", &run.output.stdout).code, 2);
+    assert_eq!(client.run("DBSIZE"), int(1));
 }
 
 #[test]

@@ -4,7 +4,7 @@ use serde_json::Value;
 
 use crate::{
     harness::{Server, info, int, ok},
-    run::run,
+    run::{run, run_at},
     schema::checked,
 };
 
@@ -51,16 +51,54 @@ fn plan_finds_the_lowest_rate_that_fits() {
     assert_eq!(
         text,
         "   \
-   FILTER                 RATE   MEMORY  BITS/ITEM  AT HALF  AT DOUBLE
-*  growing            0.000566  2.10 MB      16.77  2.10 MB    4.85 MB
-   NONSCALING         0.000424  2.10 MB      16.78  2.10 MB    refused
-   growing from 100    0.00454  2.10 MB      16.78  1.05 MB    4.19 MB
-   growing, COUNTING    0.0204  2.10 MB      16.78  1.24 MB    4.19 MB
+   FILTER               RATE   MEMORY  BITS/ITEM  AT HALF  AT DOUBLE
+*  growing             0.001  1.94 MB      15.53  1.94 MB    4.58 MB
+   NONSCALING         0.0005  2.05 MB      16.38  2.05 MB    refused
+   growing from 100    0.005  2.09 MB      16.70  1.04 MB    4.17 MB
+   growing, COUNTING    0.05  1.91 MB      15.27  1.06 MB    3.82 MB
 "
     );
     // The rate below is above the bound.
-    let lines = checked("plan", &run("plan --items 1M --error 0.000565 --json").done());
+    let lines = checked("plan", &run("plan --items 1M --error 0.0005 --json").done());
     assert!(lines[0]["filters"][0]["bytes"].as_u64() > Some(2 << 20), "{}", lines[0]);
+}
+
+/// A filter that fits, one that fits but for its rebuild, and one that does not.
+#[test]
+fn plan_says_whether_a_filter_fits_into_a_server() {
+    let server = Server::with().config("maxmemory 100mb").start();
+    for (options, code, says) in [
+        ("--items 10M --error 1%", 0, "14.7 MB allocated, 29.4 MB with a rebuild"),
+        ("--items 40M --error 1%", 1, "It does NOT fit: "),
+        ("--items 1G --error 1%", 1, "It does NOT fit: "),
+        ("--items 10M --error 1% --window 1h", 0, "It fits, and leaves "),
+        ("--items 100M --error 1% --nodes 4", 0, "It fits, and leaves "),
+        ("--items 200M --error 1% --nodes 4", 1, "It does NOT fit: "),
+    ] {
+        let ran = run_at(&server, &format!("plan --server {options}"));
+        assert_eq!(ran.code, code, "{options}: {ran:?}");
+        assert!(ran.stdout.contains(" of 104.9 MB used (maxmemory)."), "{options}: {ran:?}");
+        assert!(ran.stdout.contains(says), "{options}: {ran:?}");
+    }
+    let ran = run_at(&server, "plan --server --items 10M --error 1% --json");
+    let fit = &checked("plan", &ran.stdout)[0]["server"];
+    let number = |name: &str| fit[name].as_u64().expect("a number");
+    assert_eq!((ran.code, &fit["fits"], number("limit_bytes")), (0, &true.into(), 100 << 20));
+    let left = number("limit_bytes") - number("used_bytes") - number("allocated_bytes");
+    assert_eq!(number("left_bytes"), left);
+    // What the filter takes is what the server counts, but for its key.
+    let mut client = server.client();
+    assert_eq!(client.run("BF.RESERVE urls 0.01 10000000"), ok());
+    let taken = client.run("MEMORY USAGE urls").int() as u64;
+    assert!(taken - number("allocated_bytes") < 1_000, "{taken}: {fit}");
+    // Without a limit: the memory of the machine.
+    client.run("CONFIG SET maxmemory 0");
+    let ran = run_at(&server, "plan --server --items 10M --error 1%");
+    assert!(ran.done().contains("(the machine: maxmemory is not set)."));
+    client.run("ACL SETUSER blind on >x ~* -@all");
+    let ran = run_at(&server, "--user blind -a x plan --server --items 1M --error 1%");
+    assert_eq!(ran.code, 4, "{ran:?}");
+    assert_eq!(run("-p 1 plan --server --items 1M --error 1%").code, 3);
 }
 
 /// A filter that is created and filled takes the bytes that `plan` shows: exactly for plain bits,

@@ -8,7 +8,7 @@ use std::{
     process::{Command, Stdio},
 };
 
-use crate::sharding::{shard_capacity, shard_keys, shard_of};
+use crate::sharding::{keys::shard_keys, shard_capacity, shard_of};
 
 use crate::{
     fake::{Fake, array},
@@ -91,15 +91,6 @@ fn a_sharded_filter_is_created_and_dropped() {
     for words in [create, &format!("{create} --dry-run"), "create urls --items 10 --error 0.1"] {
         assert_eq!(run_at(&server, words).code, 4, "{words}");
     }
-    // A run that repeats a complete one changes nothing.
-    let ran = run_at(&server, &format!("{create} --resume"));
-    assert!(ran.done().starts_with("urls is there already: 8 shards on 1 node, "));
-    let ran = run_at(&server, "create urls --items 2M --error 0.1% --shards 8 --resume");
-    fails(&ran, 4, "was begun with --shards 8 --items 1000000 --error 0.001", "Name these again");
-    for other in ["--expansion 2", "--nonscaling"] {
-        let ran = run_at(&server, &format!("{create} --resume {other}"));
-        fails(&ran, 4, "urls was begun with --expansion 1", "Name that again");
-    }
     assert_eq!(fields(&mut client, "urls"), found);
 
     let ran = run_at(&server, "drop urls --dry-run");
@@ -139,7 +130,6 @@ fn options_of_create_reach_the_shards() {
         "create x --items 10 --error 0.1 --shards 1025",
         "create x --items 10 --error 0.1 --shards 2 --counting",
         "create x --items 10 --error 0.1 --shards 2 --poll 0",
-        "create x --items 10 --error 0.1 --resume",
         "create x --items 10 --error 0.1 --poll 5",
         "create x --items 0 --error 0.1 --shards 2",
     ] {
@@ -148,77 +138,45 @@ fn options_of_create_reach_the_shards() {
     assert_eq!(client.run("EXISTS x"), int(0));
 }
 
-/// A creation that ended at any step is finished by `--resume`, and undone by `drop`.
+/// A creation that ended at any step is undone by `drop`.
 #[test]
-fn a_creation_that_ended_early_is_finished_or_undone() {
+fn a_creation_that_ended_early_is_undone() {
     let server = Server::start();
     let mut client = server.client();
     let create = "create urls --items 10k --error 1% --shards 4";
     let keys: Vec<_> = (0..4).map(|shard| key("urls", 4, shard)).collect();
-    let capacity = shard_capacity(10_000, 4).expect("shards");
     let planned = format!(
         "HSET urls state creating spare.shards 4 spare.generation 1 spare.error 0.01 \
          spare.capacity 10000 spare.0 {} spare.1 {} spare.2 {} spare.3 {}",
         keys[0], keys[1], keys[2], keys[3]
     );
     // The plan; some shards; all shards.
-    for reserved in [0, 1, 3, 4] {
-        for finish in [true, false] {
-            assert!(client.run(&planned).int() > 0);
-            for (shard, key) in keys.iter().enumerate().take(reserved) {
-                let words = format!("BF.RESERVE {key} 0.01 {capacity} EXPANSION 1 SHARD {shard} 4");
-                assert_eq!(client.run(&words), ok());
-            }
-            let before = keys.iter().map(|key| client.cmd(&["DEBUG", "DIGEST-VALUE", key]));
-            let before: Vec<_> = before.collect();
-            // Nobody uses it, and nobody creates it anew.
-            let hint = "--resume";
-            fails(&run_at(&server, create), 4, "somebody is creating it", hint);
-            fails(&run_at(&server, "info urls"), 5, "half-written", hint);
-            if finish {
-                run_at(&server, &format!("{create} --resume")).done();
-                assert_eq!(client.run("HGET urls state").text(), "ready");
-                assert_eq!(fields(&mut client, "urls").len(), 7 + 4);
-                run_at(&server, "info urls").done();
-                for (key, before) in keys.iter().zip(before).take(reserved) {
-                    assert_eq!(client.cmd(&["DEBUG", "DIGEST-VALUE", key]), before, "it stays");
-                }
-            }
-            let ran = run_at(&server, "drop urls");
-            let shards = if finish { 4 } else { reserved };
-            let plural = if shards == 1 { "" } else { "s" };
-            assert_eq!(ran.stderr, format!("urls removed: {shards} shard{plural}\n"));
-            assert_eq!(client.run("DBSIZE"), int(0));
+    for reserved in [0, 1, 4] {
+        assert!(client.run(&planned).int() > 0);
+        for (shard, key) in keys.iter().enumerate().take(reserved) {
+            assert_eq!(client.run(&format!("BF.RESERVE {key} 0.01 9 SHARD {shard} 4")), ok());
         }
+        // Nobody uses it, and nobody creates it anew.
+        fails(&run_at(&server, create), 4, "somebody is creating it", "`drop urls`");
+        fails(&run_at(&server, "info urls"), 5, "half-written", "`drop urls`");
+        let ran = run_at(&server, "drop urls");
+        let plural = if reserved == 1 { "" } else { "s" };
+        assert_eq!(ran.stderr, format!("urls removed: {reserved} shard{plural}\n"));
+        assert_eq!(client.run("DBSIZE"), int(0));
     }
     // A hash of somebody else may have a state, too.
-    client.run("HSET urls state creating");
-    let ran = run_at(&server, &format!("{create} --resume"));
-    assert!(ran.code == 4 && client.run("HLEN urls") == int(1), "{ran:?}");
+    client.run("HSET urls state creating other 1");
+    for words in [create, "drop urls"] {
+        assert_eq!(run_at(&server, words).code, 4, "{words}");
+    }
+    assert_eq!(client.run("HLEN urls"), int(2));
     client.run("DEL urls");
-    // With other parameters nothing is finished.
-    client.run(&planned);
-    for other in ["--items 20k --shards 4", "--items 10k --shards 5"] {
-        let ran = run_at(&server, &format!("create urls {other} --error 1% --resume"));
-        fails(&ran, 4, "was begun with --shards 4 --items 10000 --error 0.01", "`drop urls`");
-    }
-    // Nor is a shard that grows in another way.
-    let words = format!("BF.RESERVE {} 0.01 {capacity} EXPANSION 1 SHARD 1 4", keys[1]);
-    assert_eq!(client.run(&words), ok());
-    let ran = run_at(&server, &format!("{create} --resume --nonscaling"));
-    fails(&ran, 4, "urls was begun with --expansion 1", "Name that again");
-    for key in &keys {
-        client.cmd(&["UNLINK", key]);
-    }
     // A key that is no shard of this filter is neither taken nor removed.
+    client.run(&planned);
     client.cmd(&["SET", &keys[2], "mine"]);
-    fails(&run_at(&server, &format!("{create} --resume")), 4, "half-written: ", "--resume");
     let ran = run_at(&server, "drop urls");
-    assert_eq!(ran.stderr, format!("{} is no filter: it stays\nurls removed: 2 shards\n", keys[2]));
+    assert_eq!(ran.stderr, format!("{} is no filter: it stays\nurls removed: 0 shards\n", keys[2]));
     assert_eq!(client.cmd(&["GET", &keys[2]]).text(), "mine");
-    // A restore that is under way is not a creation.
-    client.run("HSET urls state creating restoring 1");
-    assert_eq!(run_at(&server, &format!("{create} --resume")).code, 4);
 }
 
 /// Keys of an earlier filter or tombstones in the way: the next generation takes other keys.
@@ -233,8 +191,9 @@ fn a_generation_is_never_used_twice() {
     let stored = client.run("HGET urls 1").text();
     assert_eq!(stored, key("urls", 4, 1).replace("}:1", "}:2"));
     let ran = run_at(&server, "drop urls");
-    assert_eq!(ran.stderr, "urls removed: 4 shards, 1 tombstone\n");
-    assert_eq!(client.run("DBSIZE"), int(0));
+    assert_eq!(ran.stderr, "urls removed: 4 shards\n");
+    assert_eq!(client.run("DBSIZE"), int(1), "a tombstone expires");
+    client.run("FLUSHALL");
     // The shards of both generations, those of a rebuild, and those that become tombstones.
     run_at(&server, create).done();
     for field in ["next.0", "spare.7", "retired.3"] {
@@ -263,8 +222,7 @@ fn a_drop_that_ended_early_is_repeated() {
     for words in ["info urls", "check urls x"] {
         fails(&run_at(&server, words), 5, "half-written", "`drop urls`");
     }
-    // It is not made whole again.
-    fails(&run_at(&server, &format!("{create} --resume")), 4, "ERR item exists", "another name");
+    fails(&run_at(&server, create), 4, "somebody is creating it, or", "`drop urls`");
     client.cmd(&["DEL", &key("urls", 4, 0)]);
     assert_eq!(run_at(&server, "drop urls").stderr, "urls removed: 3 shards\n");
     assert_eq!(client.run("DBSIZE"), int(0));
@@ -658,9 +616,9 @@ fn a_module_without_shard_is_seen_before_anything_is_written() {
     assert!(!fake.commands().iter().any(wrote), "{:?}", fake.commands());
 }
 
-/// Killed at some point, and stopped by Ctrl-C: the next run finishes it.
+/// Killed at some point, and stopped by Ctrl-C: `drop` removes all of it.
 #[test]
-fn a_creation_that_was_killed_is_finished() {
+fn a_creation_that_was_killed_is_undone() {
     let server = Server::start();
     let mut client = server.client();
     let create = "create urls --items 1M --error 1% --shards 300";
@@ -679,7 +637,7 @@ fn a_creation_that_was_killed_is_finished() {
             if signal == "INT" {
                 let ran: Ran = tool.wait_with_output().expect("the tool ends").into();
                 if ran.code == 130 {
-                    fails(&ran, 130, "interrupted", "--resume");
+                    fails(&ran, 130, "interrupted", "`drop urls`");
                 } else {
                     assert_eq!(ran.code, 0, "{ran:?}");
                 }
@@ -687,10 +645,6 @@ fn a_creation_that_was_killed_is_finished() {
                 tool.wait().expect("the tool ends");
             }
             early = client.run("HGET urls state").text() == "creating";
-            let ran = run_at(&server, &format!("{create} --resume"));
-            assert_eq!(ran.code, 0, "{ran:?}");
-            assert_eq!(client.run("HGET urls state").text(), "ready");
-            assert_eq!(client.run("DBSIZE"), int(301));
             run_at(&server, "drop urls").done();
             assert_eq!(client.run("DBSIZE"), int(0));
             if early {
@@ -709,34 +663,21 @@ fn create_waits_for_a_replica() {
     client.run("CONFIG SET repl-ping-replica-period 3600");
     let replica = server.replica();
     let create = "create urls --items 10k --error 1% --shards 3";
-    let spare = (0..3).map(|shard| format!("spare.{shard} {}", key("urls", 3, shard)));
-    let spare = spare.collect::<Vec<_>>().join(" ");
-    let begun = format!(
-        "HSET urls state creating spare.shards 3 spare.generation 1 spare.error 0.01 \
-         spare.capacity 10000 {spare}"
-    );
-    // What is there when the tool waits for the first time: the lock alone; the lock, which was
-    // there, and the first shard.
-    for (words, keys) in [(create.to_owned(), 1), (format!("{create} --resume"), 2)] {
-        if keys == 2 {
-            client.run(&begun);
-        }
-        in_step(&server);
-        let stopped = Stopped::stop(replica.pid());
-        let tool = command_at(&server, &words)
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
-            .spawn()
-            .expect("the tool runs");
-        wait_until("the tool waits", || client.server_info("clients", "blocked_clients") == "1");
-        assert_eq!(client.run("HGET urls state").text(), "creating");
-        assert_eq!(client.run("DBSIZE"), int(keys));
-        drop(stopped);
-        Ran::from(tool.wait_with_output().expect("the tool ends")).done();
-        assert_eq!(replica.client().run("DBSIZE"), int(4));
-        assert_eq!(replica.client().run("HGET urls state").text(), "ready");
-        run_at(&server, "drop urls").done();
-    }
+    in_step(&server);
+    let stopped = Stopped::stop(replica.pid());
+    let tool = command_at(&server, create)
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("the tool runs");
+    // What is there when the tool waits for the first time: the lock alone.
+    wait_until("the tool waits", || client.server_info("clients", "blocked_clients") == "1");
+    assert_eq!(client.run("HGET urls state").text(), "creating");
+    assert_eq!(client.run("DBSIZE"), int(1));
+    drop(stopped);
+    Ran::from(tool.wait_with_output().expect("the tool ends")).done();
+    assert_eq!(replica.client().run("DBSIZE"), int(4));
+    assert_eq!(replica.client().run("HGET urls state").text(), "ready");
 }
 
 /// Two that create a filter at once: one makes it, the other one is refused.
@@ -935,10 +876,10 @@ fn plan_divides_a_filter_over_nodes() {
     assert_eq!(
         text,
         "   \
-   SHARDS      EACH      ALL  FULLEST NODE  MOVES BY
-       32  606.8 MB  19.4 GB       3.64 GB  Redis 8.4 (one RESTORE), Valkey 9; not MIGRATE (512 MB)
-       64  303.5 MB  19.4 GB       3.34 GB  MIGRATE (blocks both nodes 1.4 s), Redis 8.4, Valkey 9
-*     128  151.8 MB  19.4 GB       3.34 GB  anything
+   SHARDS      EACH      ALL  FULLEST NODE
+       32  606.8 MB  19.4 GB       3.64 GB
+       64  303.5 MB  19.4 GB       3.34 GB
+*     128  151.8 MB  19.4 GB       3.34 GB
 Capacity of a shard 78,178,034 (mean + 6 sd). 1,000 questions at once are 128 commands of 8.
 "
     );

@@ -52,7 +52,8 @@ fn reserve_for(
     items: u64,
     words: &str,
 ) -> Descriptor {
-    let keys = crate::sharding::shard_keys(name.as_bytes(), shards, generation).expect("a name");
+    let keys =
+        crate::sharding::keys::shard_keys(name.as_bytes(), shards, generation).expect("a name");
     let capacity = shard_capacity(items, shards).expect("shards").to_string();
     for (shard, key) in keys.iter().enumerate() {
         let text = format!("0.001 {capacity} {words} SHARD {shard} {shards}");

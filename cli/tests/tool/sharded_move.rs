@@ -370,11 +370,11 @@ fn a_restore_sees_that_a_shard_was_lost() {
                 assert_ne!(kind, "string", "command {at}: {ran:?}");
             }
             let next = match client.run("HGET urls generation").text().as_str() {
-                "1" => "restore urls.dump urls --replace --resume",
-                _ => "repair urls --shard 0 --from urls.dump",
+                "1" => "restore urls.dump urls --replace --resume".to_owned(),
+                _ => format!("restore urls.dump/shard-000.rbloom {}:2", URLS[0]),
             };
-            repaired += usize::from(next.starts_with("repair"));
-            let ran = run_in(&server, next);
+            repaired += usize::from(next.contains("shard-000"));
+            let ran = run_in(&server, &next);
             assert_eq!(ran.code, 0, "command {at}, {next}: {ran:?}");
         } else if !exists {
             assert!(published, "command {at}: {ran:?}");

@@ -416,7 +416,9 @@ impl<'s> Model<'s> {
         for (place, key) in current.keys.iter().enumerate() {
             if self.spoiled.remove(key).is_some() {
                 let mut command = command();
-                let words = format!("repair {} --shard {place} --replace --from items", self.name);
+                // What is there is dropped first: repair replaces nothing.
+                self.client.cmd(&[&b"DEL"[..], key]);
+                let words = format!("repair {} --shard {place} --from items", self.name);
                 command.args(["-p", &self.server.port().to_string(), "--quiet"]);
                 command.args(words.split_whitespace()).current_dir(self.dir.path());
                 let ran: Ran = command.output().expect("the tool runs").into();

@@ -1,16 +1,6 @@
-//! `repair` of a lost shard, from the files of the items and from the directory of a dump. On a
-//! cluster: sharded_rebuild.rs.
+//! `repair` of a lost shard, from the files of the items. On a cluster: sharded_rebuild.rs.
 
-use std::{
-    fs,
-    io::Write as _,
-    net::TcpStream,
-    path::Path,
-    process::Command,
-    sync::atomic::{AtomicBool, Ordering},
-    thread,
-    time::{Duration, Instant},
-};
+use std::{fs, io::Write as _, process::Command};
 
 use bloom::sharding::shard_of;
 
@@ -98,27 +88,28 @@ fn what_is_no_repair_is_refused_and_changes_nothing() {
     refused("repair urls --shard 4 --from items", 2, "urls has shards 0 to 3");
     refused("repair plain --shard 0 --from items", 4, "there is no sharded filter");
     refused("repair none --shard 0 --from items", 4, "there is no sharded filter");
-    refused("repair urls --shard 2 --from missing --replace", 2, "missing");
+    refused("repair urls --shard 2 --from missing", 2, "missing");
+    refused("repair urls --shard 2 --from .", 2, "a directory");
+    assert_eq!(client.cmd(&["DEBUG", "DIGEST-VALUE", key]), digest);
+    client.cmd(&["UNLINK", key]);
     for files in ["foreign", "empty"] {
         let text = "no item of the files belongs to it";
-        refused(&format!("repair urls --shard 2 --from {files} --replace --quiet"), 2, text);
+        refused(&format!("repair urls --shard 2 --from {files} --quiet"), 2, text);
     }
-    assert_eq!(client.cmd(&["DEBUG", "DIGEST-VALUE", key]), digest);
-    assert!(!exists(&mut client, &format!("{key}:repair")));
+    assert!(!exists(&mut client, key) && !exists(&mut client, &format!("{key}:repair")));
     // The key that is filled is somebody else's.
     let temporary = format!("{key}:repair");
     client.cmd(&["SET", &temporary, "mine"]);
     let text = ":repair is a key of the type string";
-    refused("repair urls --shard 2 --from items --replace", 4, text);
+    refused("repair urls --shard 2 --from items", 4, text);
     assert_eq!(client.cmd(&["GETDEL", &temporary]), bulk("mine"));
-    // A live shard, and a key of another type, are replaced on demand.
+    // What is in its place is removed by hand; a string even the server's own way.
     client.cmd(&["SET", key, "other"]);
     refused("repair urls --shard 2 --from items", 4, "a key of the type string");
-    for _ in 0..2 {
-        let ran = run(&server, "repair urls --shard 2 --from empty items --replace");
-        assert_eq!(ran.code, 0, "{ran:?}");
-        assert_all_in(&server, "urls", &server.dir().join("items"));
-    }
+    client.cmd(&["DEL", key]);
+    let ran = run(&server, "repair urls --shard 2 --from empty items");
+    assert_eq!(ran.code, 0, "{ran:?}");
+    assert_all_in(&server, "urls", &server.dir().join("items"));
     assert_ne!(client.cmd(&["DEBUG", "DIGEST-VALUE", key]), digest, "another seed");
     // Somebody makes the shard while it is repaired.
     client.cmd(&["UNLINK", key]);
@@ -148,7 +139,8 @@ fn a_repair_puts_no_shard_over_a_tombstone() {
         let old = create(&mut at_server(&mut client), "urls", SHARDS);
         let key = String::from_utf8(old.current.keys[LOST].clone()).expect("text");
         let before = Before { after: "", command: at };
-        let words = "repair urls --shard 2 --replace --from items";
+        let words = "repair urls --shard 2 --from items";
+        client.cmd(&["DEL", &key]);
         let run = relayed(&server, server.dir(), words, before, |_| {
             let new = reserve(&mut at_server(&mut client), "urls", 3, 2, "EXPANSION 1");
             write(&mut at_server(&mut client), "urls", &new);
@@ -179,11 +171,8 @@ fn a_repair_puts_no_other_shard_in_the_place() {
         let filter = create(&mut at_server(&mut client), "urls", SHARDS);
         let key = String::from_utf8(filter.current.keys[LOST].clone()).expect("text");
         let before = Before { after: "", command: at };
-        let words = "repair urls --shard 2 --replace --from items";
-        let words = if at % 2 == 0 { words } else { &words.replace(" --replace", "") };
-        if at % 2 == 1 {
-            client.run(&format!("DEL {key}"));
-        }
+        let words = "repair urls --shard 2 --from items";
+        client.run(&format!("DEL {key}"));
         let run = relayed(&server, server.dir(), words, before, |_| {
             if client.run(&format!("DEL {key}:repair")) == int(1) {
                 client.run(&format!("BF.RESERVE {key}:repair 0.01 1000 SHARD 2 {SHARDS}"));
@@ -210,75 +199,11 @@ fn a_repair_puts_no_other_shard_in_the_place() {
     assert!(replaced > 5, "{replaced} of {at}");
 }
 
-/// What is in the place of the shard changes all the time, so no transaction that watches it ends.
-#[test]
-fn a_shard_that_clients_fill_is_replaced() {
-    const LONGEST: Duration = Duration::from_secs(60);
-    let server = Server::start();
-    let mut client = server.client();
-    let keys = filled(&server, &mut client);
-    let (ended, given_up) = (AtomicBool::new(false), AtomicBool::new(false));
-    // Without replies the server never waits for these clients.
-    let touch = format!("PEXPIRE {} 1000000\r\n", keys[LOST]).repeat(1_000);
-    let started = Instant::now();
-    thread::scope(|scope| {
-        for _ in 0..2 {
-            scope.spawn(|| {
-                let other = TcpStream::connect(("127.0.0.1", server.port()));
-                let mut other = other.expect("the server");
-                other.write_all(b"CLIENT REPLY OFF\r\n").expect("a connection");
-                while !ended.load(Ordering::SeqCst) && !given_up.load(Ordering::SeqCst) {
-                    other.write_all(touch.as_bytes()).expect("a connection");
-                    given_up.fetch_or(started.elapsed() > LONGEST, Ordering::SeqCst);
-                }
-            });
-        }
-        let ran = run(&server, "repair urls --shard 2 --from items --replace");
-        ended.store(true, Ordering::SeqCst);
-        assert_eq!(ran.code, 0, "{ran:?}");
-    });
-    assert!(!given_up.into_inner(), "it waited until nobody changed the shard");
-    assert_all_in(&server, "urls", &server.dir().join("items"));
-}
-
 /// Lines of items of other shards.
 fn foreign(shard: usize) -> String {
     let items = numbered("item", 100);
     let other = |item: &&String| usize::from(shard_of(item.as_bytes(), SHARDS)) != shard;
     items.iter().filter(other).map(|item| format!("{item}\n")).collect()
-}
-
-#[test]
-fn a_lost_shard_is_repaired_from_a_dump() {
-    let server = Server::start();
-    let mut client = server.client();
-    let keys = filled(&server, &mut client);
-    let key = &keys[LOST];
-    let digest = client.cmd(&["DEBUG", "DIGEST-VALUE", key]);
-    assert_eq!(run(&server, "dump urls -o urls.dump").code, 0);
-    client.cmd(&["UNLINK", key]);
-    let shard = server.dir().join("urls.dump/shard-002.rbloom");
-    let good = fs::read(&shard).unwrap();
-    let refused = |words: &str, path: &Path, bytes: &[u8], text: &str| {
-        let before = fs::read(path).unwrap();
-        fs::write(path, bytes).unwrap();
-        let ran = run(&server, words);
-        assert_eq!((ran.code, ran.stdout.as_str()), (2, ""), "{ran:?}");
-        assert!(ran.stderr.contains(text), "{ran:?}");
-        fs::write(path, before).unwrap();
-    };
-    let words = "repair urls --shard 2 --from urls.dump";
-    refused(words, &shard, &good[..good.len() / 2], "shard-002.rbloom");
-    let other = fs::read(server.dir().join("urls.dump/shard-001.rbloom")).unwrap();
-    refused(words, &shard, &other, "or of another shard");
-    create(&mut at_server(&mut client), "few", 2);
-    let words = "repair few --shard 1 --from urls.dump --replace";
-    refused(words, &shard, &good, "a dump of 4 shards, and the filter has 2");
-    assert!(!exists(&mut client, key));
-    let ran = run(&server, "--json repair urls --shard 2 --from urls.dump");
-    assert_eq!((ran.code, &checked("repair", &ran.stdout)[0]["items"].is_null()), (0, &true));
-    assert_eq!(client.cmd(&["DEBUG", "DIGEST-VALUE", key]), digest);
-    assert!(!exists(&mut client, &format!("{key}:repair")));
 }
 
 /// The rights that docs/cli.md lists are enough.
@@ -293,11 +218,7 @@ fn a_repair_needs_few_rights() {
     assert_eq!(client.run(rights), ok());
     let ran = run(&server, "--user least -a x repair urls --shard 2 --from items");
     assert_eq!(ran.code, 0, "{ran:?}");
-    client.run("ACL SETUSER least -renamenx +rename +watch +multi +exec +bf.loadchunk");
-    assert_eq!(run(&server, "dump urls -o urls.dump").code, 0);
-    for from in ["items", "urls.dump"] {
-        let words = format!("--user least -a x repair urls --shard 2 --replace --from {from}");
-        let ran = run(&server, &words);
-        assert_eq!(ran.code, 0, "{ran:?}");
-    }
+    client.run("ACL SETUSER least +watch +multi +exec");
+    client.cmd(&["UNLINK", &keys[LOST]]);
+    assert_eq!(run(&server, "--user least -a x repair urls --shard 2 --from items").code, 0);
 }

@@ -7,36 +7,31 @@
 //!   ready     one transaction: the generation is the current one, `state ready`; WAIT
 //! ```
 //!
-//! After the lock, a run that ends early is finished by `create --resume` or undone by `drop`.
+//! After the lock, a run that ends early is undone by `drop`: no client has used the filter.
 
 use std::hash::{BuildHasher as _, Hasher as _, RandomState};
 
-use bloom::{
-    command::number,
-    filter::{Rules, Span},
-};
+use bloom::filter::{Rules, Span};
 use redis::Value;
 use serde::Serialize;
 
 use super::{Arguments, Created, Size};
-use crate::sharding::{
-    Descriptor, Generation, Malformed, NameError, Shard, State, key_slot, shard_capacity,
-};
+use crate::sharding::{Descriptor, Generation, Malformed, State, key_slot, shard_capacity};
 use crate::{
     amount,
     at_once::{Servers, on_all},
     commands::plan::bits_per_item,
-    connection::{Connection, Nodes, Options, Target},
-    descriptor::{Change, DROPPING, Fields, names_of, spare, spare_fields, unused, update},
+    connection::{Nodes, Options, Target},
+    descriptor::{Change, bad_name, names_of, read, spare, spare_fields, unused, update, whole},
     error::{Error, Exit},
-    filter_info::{Detail, FilterInfo, Module, Reader},
+    filter_info::Module,
     interrupt,
+    memory::{self, Room},
     name::{self, Named},
-    new_shard::reserve,
+    new_shard::reserve_all,
     output::Output,
     refusal::{Kind, Refusal},
-    replication::LastWrite,
-    sharded::{Growth, shard_at},
+    sharded::Growth,
     window::Window,
 };
 
@@ -64,30 +59,13 @@ impl Made {
     }
 }
 
-/// What is at the name.
-enum Present {
-    Nothing,
-    /// A run that ended early, and the shards that it was reserving.
-    Begun(Generation),
-    Ready(Descriptor),
-    /// Another key, or a filter that is being restored.
-    Other,
-}
-
-/// What a run has done.
-struct Run {
-    generation: u64,
-    /// Whether it made the filter; false for a dry run, and for a filter that was there.
-    created: bool,
-}
-
 /// A sharded filter that is being created.
 struct Making<'a> {
     arguments: &'a Arguments,
     name: &'a [u8],
     count: u16,
-    /// Items that each shard is reserved for.
-    shard_capacity: u64,
+    /// The generation, as far as its parameters go.
+    first: Generation,
     planned: Size,
     /// How each shard forgets, if it does.
     rules: Option<Rules>,
@@ -107,7 +85,7 @@ impl Arguments {
     ) -> Result<Exit, Error> {
         let name = name::bytes(&self.name);
         let first = Generation::new(name, count, 1, self.error, self.items);
-        let first = first.map_err(|error| wrong_name(name, error))?;
+        let first = first.map_err(|error| bad_name(name, error))?;
         // The options have at least one shard, and at least one item is needed for a plan.
         let shard_capacity = shard_capacity(self.items, count).unwrap_or(0);
         let rules = self.rules()?;
@@ -120,18 +98,18 @@ impl Arguments {
             arguments: self,
             name,
             count,
-            shard_capacity,
+            first,
             planned,
             rules,
             servers: Servers::of(target, output)?,
             nodes,
             output: *output,
         };
-        let Run { generation, created } = making.run()?;
+        let generation = making.run()?;
         let all = |bytes: u64| bytes.saturating_mul(u64::from(count));
         let created = Created {
             name: Named::of(name),
-            created,
+            created: !self.dry_run,
             module: Some(Module::RedisBloom),
             counting: false,
             capacity: self.items,
@@ -154,79 +132,30 @@ impl Arguments {
 }
 
 impl Making<'_> {
-    /// Creates the filter.
-    fn run(&self) -> Result<Run, Error> {
-        let resumes = self.arguments.resume;
-        let begun = match self.present()? {
-            Present::Nothing => None,
-            Present::Ready(descriptor) if resumes => {
-                self.same_as(&descriptor.current)?;
-                self.is_there(&descriptor.current)?;
-                return Ok(Run { generation: descriptor.current.number, created: false });
-            }
-            Present::Begun(begun) if resumes => Some(begun),
-            Present::Begun(_) => return Err(self.busy()),
-            Present::Ready(_) | Present::Other => return Err(exists()),
-        };
-        if let Some(begun) = &begun {
-            self.same_as(begun)?;
-        }
-        let generation = match &begun {
-            Some(begun) => begun.clone(),
-            None => {
-                let Arguments { error, items, .. } = self.arguments;
-                unused(&self.servers, self.name, self.count, 1, *error, *items)?
-            }
-        };
+    /// Creates the filter. Returns the number that ends its keys.
+    fn run(&self) -> Result<u64, Error> {
+        self.is_free()?;
+        let generation = unused(&self.servers, self.name, 1, &self.first)?;
         self.modules_know_shards()?;
         self.is_room(&generation.keys)?;
         if !self.arguments.dry_run {
-            match &begun {
-                None => self.lock(&generation)?,
-                Some(_) => self.servers.confirm(&[self.name.to_vec()])?,
-            }
+            self.lock(&generation)?;
             self.make(&generation).map_err(|error| self.half_written(error))?;
-            self.is_whole(&generation)?;
         }
-        let created = !self.arguments.dry_run;
-        Ok(Run { generation: generation.number, created })
+        Ok(generation.number)
     }
 
-    /// What is at the name.
-    fn present(&self) -> Result<Present, Error> {
-        let seen =
-            update(&self.servers, self.name, |fields| Ok((Change::default(), fields.clone())));
-        let fields = match seen {
-            Err(error) if error.is(Kind::WrongType) => {
-                return Ok(Present::Other);
-            }
-            fields => fields?,
-        };
-        let pairs = fields.iter().map(|(field, value)| (&field[..], &value[..]));
-        Ok(match Descriptor::parse(pairs) {
-            Ok(descriptor) => Present::Ready(descriptor),
-            Err(Malformed::Missing) => Present::Nothing,
-            Err(Malformed::HalfWritten) => begun(&fields).map_or(Present::Other, Present::Begun),
-            Err(_) => Present::Other,
-        })
-    }
-
-    /// Checks that an earlier run was making the same filter.
-    fn same_as(&self, begun: &Generation) -> Result<(), Error> {
-        let Arguments { error, items, .. } = self.arguments;
-        if (begun.shards(), begun.error_rate, begun.capacity) == (self.count, *error, *items) {
-            return Ok(());
+    /// Checks that nothing is at the name.
+    fn is_free(&self) -> Result<(), Error> {
+        let fields = read(&self.servers, self.name).map_err(|error| match error {
+            error if error.is(Kind::WrongType) => exists(),
+            error => error,
+        })?;
+        match whole(&fields) {
+            Err(Malformed::Missing) => Ok(()),
+            Err(Malformed::HalfWritten) => Err(self.busy()),
+            _ => Err(exists()),
         }
-        Err(Error::refused_partly(
-            format!(
-                "{} was begun with --shards {} --items {} --error {}",
-                name::readable(self.name),
-                begun.shards(),
-                begun.capacity,
-                number::shortest(begun.error_rate),
-            ),
-            format!("Name these again, or remove it by `drop {}`.", name::typed(self.name)),
-        ))
     }
 
     /// Checks that the module of each node, replicas included, has the word `SHARD`, and `WINDOW`
@@ -257,45 +186,29 @@ impl Making<'_> {
         Ok(())
     }
 
-    /// Checks that each node has room for its shards below its `maxmemory`. Those of an earlier run
-    /// have their room already.
+    /// Checks that each node has room for its shards below its `maxmemory`.
     fn is_room(&self, keys: &[Vec<u8>]) -> Result<(), Error> {
-        let absent = self.absent(keys)?;
         for node in &self.having {
-            let here = |key: &[u8]| self.nodes.node_of(key).is_some_and(|at| at.same_server(node));
-            let count =
-                keys.iter().zip(&absent).filter(|(key, absent)| **absent && here(key)).count();
-            let needed = self.planned.most().saturating_mul(count as u64);
-            let Some(info) = node.connect()?.info(&["memory"])? else {
+            let here =
+                |key: &&Vec<u8>| self.nodes.node_of(key).is_some_and(|at| at.same_server(node));
+            let count = keys.iter().filter(here).count() as u64;
+            let needed = memory::allocated(self.planned.most()).saturating_mul(count);
+            let Some(room) = Room::of(&mut node.connect()?)? else {
                 self.output.remark("whether the nodes have room is unknown: no right to INFO");
                 return Ok(());
             };
-            let Some((most, used)) = info.number("maxmemory").zip(info.number("used_memory"))
-            else {
-                continue;
-            };
-            let free = most.saturating_sub(used);
-            if most > 0 && needed > free {
+            if room.refuses(needed) {
                 return Err(Error::refused_partly(
                     format!(
                         "{node}: its shards need {}, and {} are free below maxmemory",
                         amount::readable_bytes(needed),
-                        amount::readable_bytes(free)
+                        amount::readable_bytes(room.free())
                     ),
                     "Raise maxmemory there, move slots away, or lower --items.",
                 ));
             }
         }
         Ok(())
-    }
-
-    /// Whether each key is absent.
-    fn absent(&self, keys: &[Vec<u8>]) -> Result<Vec<bool>, Error> {
-        let look = |server: &mut Connection, place: usize, _| {
-            let count = server.call_for_key(redis::cmd("EXISTS").arg(&keys[place]))?;
-            Ok(count == Value::Int(0))
-        };
-        on_all(&self.servers, keys, look)
     }
 
     /// Takes the name: of two that create it at once, one goes on.
@@ -317,22 +230,10 @@ impl Making<'_> {
         })
     }
 
-    /// Makes the shards and the descriptor. Each step can be done again.
+    /// Makes the shards and the descriptor, and looks whether a server has lost a shard meanwhile.
     fn make(&self, generation: &Generation) -> Result<(), Error> {
-        let (keys, growth) = (&generation.keys, self.growth());
-        let work = |server: &mut Connection, place: usize, _| {
-            interrupt::check(&self.go_on())?;
-            let Some(shard) = shard_at(place, keys.len()) else { return Ok(()) };
-            let key = &keys[place];
-            match reserve(&self.servers, server, key, shard, generation, growth, false) {
-                Err(error) if error.is(Kind::Exists) => {
-                    self.is_own(server, key, shard)?;
-                    self.servers.acknowledged(server, LastWrite::Elsewhere)
-                }
-                done => done,
-            }
-        };
-        on_all(&self.servers, &generation.keys, work)?;
+        let keys = &generation.keys;
+        reserve_all(&self.servers, generation, self.growth(), false)?;
         update(&self.servers, self.name, |fields| {
             if spare(fields).as_ref() != Some(generation) {
                 // An earlier attempt, whose reply was lost; or somebody removed the filter.
@@ -349,26 +250,17 @@ impl Making<'_> {
             let mut delete = names_of(fields, "spare.");
             delete.push(CREATOR.to_vec());
             Ok((Change { set: whole.fields(State::Ready), delete }, ()))
-        })
-    }
-
-    /// Checks that all shards are there: a server may have lost one while others were reserved.
-    fn is_whole(&self, generation: &Generation) -> Result<(), Error> {
-        let absent = self.absent(&generation.keys)?;
-        match absent.iter().position(|&absent| absent) {
-            None => Ok(()),
-            Some(place) => Err(Error::incomplete(
-                format!(
-                    "create {}: shard {place} of {} is lost",
-                    name::readable(self.name),
-                    self.count
-                ),
-                format!(
-                    "See the server's log. Remove the filter by `drop {}`, and create it again.",
-                    name::typed(self.name)
-                ),
-            )),
-        }
+        })?;
+        on_all(&self.servers, keys, |server, place, _| {
+            match server.call_for_key(redis::cmd("EXISTS").arg(&keys[place]))? {
+                Value::Int(0) => Err(Error::incomplete(
+                    format!("shard {place} of {} is lost: see the server's log", self.count),
+                    self.go_on(),
+                )),
+                _ => Ok(()),
+            }
+        })?;
+        Ok(())
     }
 
     /// How the shards grow and forget.
@@ -379,57 +271,9 @@ impl Making<'_> {
         Growth { expansion, window: self.rules.map(Window::from) }
     }
 
-    /// Checks that a filter is the shard that is to be made: an earlier run made it, or this one
-    /// did and the reply was lost.
-    fn is_own(&self, server: &mut Connection, key: &[u8], shard: Shard) -> Result<(), Error> {
-        let found = Reader::default().read_one(server, key, Detail::Filter)?;
-        let is_shard = found.shard == Some((shard.index().into(), shard.count().into()));
-        if is_shard
-            && (found.capacity, found.items) == (self.shard_capacity, 0)
-            && found.window == self.growth().window
-        {
-            return self.grows_alike(&found);
-        }
-        Err(Error::refused_partly(
-            format!("{} is another filter", name::readable(key)),
-            "Remove that key, or use another name.",
-        ))
-    }
-
-    /// Checks that a shard grows as this run was told.
-    fn grows_alike(&self, found: &FilterInfo) -> Result<(), Error> {
-        if found.expansion == self.growth().expansion {
-            return Ok(());
-        }
-        let expansion = |factor| format!("--expansion {factor}");
-        let words = found.expansion.map_or("--nonscaling".to_owned(), expansion);
-        Err(Error::refused_partly(
-            format!("{} was begun with {words}", name::readable(self.name)),
-            format!("Name that again, or remove it by `drop {}`.", name::typed(self.name)),
-        ))
-    }
-
-    /// Checks that the shards of a complete filter grow as this run was told, and waits until
-    /// replicas have all: the run that made it may not have.
-    fn is_there(&self, generation: &Generation) -> Result<(), Error> {
-        let keys = &generation.keys;
-        let look = |server: &mut Connection, place: usize, _| {
-            match Reader::default().read_one(server, &keys[place], Detail::Filter) {
-                Ok(found) => self.grows_alike(&found)?,
-                // `info` tells lost shards.
-                Err(error) if error.refusal().is_some_and(Refusal::is_no_filter) => {}
-                Err(error) => return Err(error),
-            }
-            self.servers.acknowledged(server, LastWrite::Elsewhere)
-        };
-        on_all(&self.servers, keys, look)?;
-        self.servers.confirm(&[self.name.to_vec()])
-    }
-
     /// How to go on after the lock was taken.
     fn go_on(&self) -> String {
-        let name = name::typed(self.name);
-        format!("Finish it by the same command with --resume, or remove it by `drop {name}`.")
+        format!("Remove it by `drop {}`, and create it again.", name::typed(self.name))
     }
 
     fn busy(&self) -> Error {
@@ -468,17 +312,6 @@ fn nodes_with(nodes: &Nodes, name: &[u8], keys: &[Vec<u8>]) -> Result<Vec<Target
 
 fn exists() -> Error {
     Error::refused("create", "ERR item exists")
-}
-
-fn wrong_name(name: &[u8], error: NameError) -> Error {
-    Error::usage(format!("{}: {error}", name::readable(name)), "Use a name without { and }.")
-}
-
-/// The shards that `create` was reserving for a filter that is not ready. `restore` and `drop` note
-/// more. A hash of somebody else may have a state, too.
-fn begun(fields: &Fields) -> Option<Generation> {
-    let other = [&b"restoring"[..], DROPPING].iter().any(|name| fields.contains_key(*name));
-    spare(fields).filter(|_| !other)
 }
 
 /// Whether the documentation of a command has this word somewhere.

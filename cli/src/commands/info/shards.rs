@@ -1,6 +1,6 @@
 //! `info` of a sharded filter: all shards, what they are together, and those that are lost.
 
-use std::fmt::Write as _;
+use std::{collections::BTreeSet, fmt::Write as _};
 
 use crate::sharding::{Descriptor, Generation, key_slot, shard_of};
 use serde::Serialize;
@@ -11,6 +11,7 @@ use crate::{
     connection::{Connection, Nodes},
     error::Error,
     filter_info::{Detail, FilterInfo, Reader},
+    memory::Need,
     name::{self, Named},
     output::{Column, Output, Style, Table},
     refusal::Kind,
@@ -30,7 +31,8 @@ struct Shown<'s> {
     made_for: u64,
     generation: u64,
     poll: u64,
-    base: Option<Base<'s>>,
+    /// The filter in one key that is asked for older items.
+    base: Option<Named<'s>>,
     /// How many shards are lost.
     lost: usize,
     shards: Vec<ShownShard<'s>>,
@@ -51,13 +53,6 @@ struct Owner<'s> {
     node: Option<&'s str>,
     #[serde(skip)]
     text: String,
-}
-
-/// The filter in one key that is asked for older items.
-#[derive(Debug, Serialize)]
-struct Base<'s> {
-    #[serde(flatten)]
-    key: Named<'s>,
 }
 
 /// The generation that is being filled.
@@ -156,7 +151,7 @@ pub(super) fn show(
         made_for: descriptor.current.capacity,
         generation: descriptor.current.number,
         poll: descriptor.poll,
-        base: descriptor.base.as_ref().map(|base| Base { key: Named::key(base) }),
+        base: descriptor.base.as_deref().map(Named::key),
         lost: current.lost(),
         shards: current.shown(),
         next: next.as_ref().map(|next| ShownNext {
@@ -232,6 +227,13 @@ impl<'d> Seen<'d> {
         self.shards.iter().filter(lost).count()
     }
 
+    fn readable_lost(&self) -> String {
+        match self.lost() {
+            0 => String::new(),
+            lost => format!(", {lost} LOST"),
+        }
+    }
+
     fn shown(&self) -> Vec<ShownShard<'_>> {
         let all = self.shards.iter().zip(&self.generation.keys);
         all.enumerate()
@@ -295,83 +297,65 @@ impl<'d> Seen<'d> {
         descriptor: &Descriptor,
         next: Option<&Seen<'_>>,
     ) -> Vec<(&'static str, String)> {
-        let mut nodes: Vec<_> =
+        let nodes: BTreeSet<_> =
             self.shards.iter().filter_map(|shard| shard.node.as_ref()).collect();
-        nodes.sort_unstable();
-        nodes.dedup();
-        let mut shards = format!(
-            "{} on {}, generation {}",
+        let shards = format!(
+            "{} on {}, generation {}{}",
             self.shards.len(),
             amount::counted(nodes.len() as u64, "node"),
-            self.generation.number
+            self.generation.number,
+            self.readable_lost()
         );
-        if self.lost() > 0 {
-            shards += &format!(", {} LOST", self.lost());
-        }
-        let mut lines = vec![];
+        let asked = ("asked", amount::readable_rate(self.generation.error_rate));
+        let mut lines = vec![("shards", shards)];
         if let Some(Summary { whole, worst_fill, worst_rate, imbalance, .. }) = &self.summary {
             let rate =
                 |rate: Option<f64>| rate.map_or_else(|| "-".to_owned(), amount::readable_rate);
             let worst = |mean: Option<f64>, worst: &Option<Worst>, word: &str| match worst {
-                Some(worst) => format!(
-                    "{}, the {word} shard {} (#{})",
-                    rate(mean),
-                    amount::readable_rate(worst.value),
-                    worst.shard
-                ),
+                Some(Worst { shard, value }) => {
+                    let value = amount::readable_rate(*value);
+                    format!("{}, the {word} shard {value} (#{shard})", rate(mean))
+                }
                 None => rate(mean),
             };
             let made_for = self.generation.capacity;
-            lines.push(("module", whole.module.name().to_owned()));
-            lines.push(("shards", shards));
-            lines.push((
-                "items",
-                format!(
-                    "{} of {} ({})",
-                    amount::readable_items(whole.items),
-                    amount::readable_items(made_for),
-                    amount::readable_rate(whole.items as f64 / made_for.max(1) as f64)
-                ),
-            ));
+            let share = amount::readable_rate(whole.items as f64 / made_for.max(1) as f64);
+            let [items, of] = [whole.items, made_for].map(amount::readable_items);
+            lines.insert(0, ("module", whole.module.name().to_owned()));
+            lines.push(("items", format!("{items} of {of} ({share})")));
             lines.push(("fill", worst(whole.fill, worst_fill, "fullest")));
             lines.push(("rate now", worst(whole.rate_now, worst_rate, "worst")));
-            lines.push(("asked", amount::readable_rate(self.generation.error_rate)));
-            if let Some(most) = imbalance {
-                lines.push((
-                    "imbalance",
-                    format!("{:.3} times the mean of items in #{}", most.value, most.shard),
-                ));
+            lines.push(asked);
+            if let Some(Worst { shard, value }) = imbalance {
+                lines
+                    .push(("imbalance", format!("{value:.3} times the mean of items in #{shard}")));
             }
             lines.push(("memory", amount::readable_bytes(whole.bytes)));
-            lines.push((
-                "expansion",
-                whole
-                    .expansion
-                    .map_or_else(|| "none (NONSCALING)".to_owned(), |factor| factor.to_string()),
-            ));
+            let bytes = self.shards.iter().filter_map(|shard| Some(shard.info()?.bytes));
+            let allocated = Need::of(bytes).allocated;
+            // A rebuild makes all shards once more.
+            lines.push(("needs", Need { allocated, largest: allocated }.text()));
+            lines.push(("expansion", whole.readable_expansion()));
             if let Some(window) = whole.window {
                 lines.push(("window", format!("{window}, each shard by itself")));
             }
             lines.push(("layers", format!("{} at most", whole.layer_count)));
         } else {
-            lines.push(("shards", shards));
-            lines.push(("asked", amount::readable_rate(self.generation.error_rate)));
+            lines.push(asked);
         }
         if let Some(base) = &descriptor.base {
             lines.push(("base", name::readable(base)));
         }
         if let Some(next) = next {
             let items = next.summary.as_ref().map_or(0, |summary| summary.whole.items);
-            let mut value = format!(
-                "{}: {} shards, {} of {} items",
+            let value = format!(
+                "{}: {} shards, {} of {} items{}",
                 next.generation.number,
                 next.shards.len(),
                 amount::readable_items(items),
-                amount::readable_items(next.generation.capacity)
+                amount::readable_items(next.generation.capacity),
+                next.readable_lost()
             );
-            if next.lost() > 0 {
-                value += &format!(", {} LOST", next.lost());
-            }
             lines.push(("next generation", value));
         }
         lines
@@ -380,15 +364,9 @@ impl<'d> Seen<'d> {
     fn table(&self) -> Table {
         let infos = || self.shards.iter().filter_map(Read::info);
         let forgets = infos().any(|info| info.window.is_some());
-        let mut columns = vec![
-            Column::Number("SHARD"),
-            Column::Number("ITEMS"),
-            Column::Number("OF"),
-            Column::Number("FILL"),
-            Column::Number("RATE NOW"),
-            Column::Number("MEMORY"),
-            Column::Number("LAYERS"),
-        ];
+        let mut columns = ["SHARD", "ITEMS", "OF", "FILL", "RATE NOW", "MEMORY", "LAYERS"]
+            .map(Column::Number)
+            .to_vec();
         if forgets {
             columns.push(Column::Number("GENERATIONS"));
         }
@@ -408,11 +386,8 @@ impl<'d> Seen<'d> {
                     info.layer_count.to_string(),
                 ],
                 Err(trouble) => {
-                    let word = match trouble {
-                        Trouble::Lost(_) => "LOST",
-                        Trouble::Unread(_) => "?",
-                    };
-                    [word.to_owned(), unknown(), unknown(), unknown(), unknown(), unknown()]
+                    let word = if matches!(trouble, Trouble::Lost(_)) { "LOST" } else { "?" };
+                    [word, "-", "-", "-", "-", "-"].map(str::to_owned)
                 }
             };
             let mut cells = vec![place.to_string()];

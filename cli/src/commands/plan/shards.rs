@@ -11,6 +11,7 @@ use crate::sharding::{MAX_SHARDS, shard_capacity};
 use crate::{
     amount,
     error::Error,
+    memory::{self, Need},
     output::{Column, Style, Table},
     window::{self, Window},
 };
@@ -44,48 +45,6 @@ struct Choice {
     /// Shards of the node that has most.
     node_shards: u64,
     node_bytes: u64,
-    /// How its slots can move to another node.
-    moves: Moves,
-}
-
-/// How a slot with such a shard can move to another node.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "lowercase")]
-enum Moves {
-    /// In every way, also by services that refuse keys above 256 MB.
-    Anything,
-    /// By `MIGRATE`, which sends a key as one string of at most 512 MB; and in the ways of
-    /// [`Moves::Atomic`].
-    Migrate,
-    /// By Redis 8.4, which sends one `RESTORE`, and by Valkey 9, which sends pieces.
-    Atomic,
-    /// Nobody has tried.
-    Unknown,
-}
-
-impl Moves {
-    /// `bytes` is the size of a shard.
-    fn of(bytes: u64) -> Self {
-        /// Header, checksum and lengths of a dumped filter, rounded up.
-        const ENVELOPE: u64 = 4096;
-        let limits =
-            [(256 << 20, Self::Anything), (512 << 20, Self::Migrate), (2 << 30, Self::Atomic)];
-        let fits = |(limit, _): &(u64, Self)| bytes.saturating_add(ENVELOPE) <= *limit;
-        limits.into_iter().find(fits).map_or(Self::Unknown, |(_, moves)| moves)
-    }
-
-    fn text(self, bytes: u64) -> String {
-        // Measured: 296 MiB in 1.3 s, 481 MiB in 2.4 s.
-        let seconds = bytes as f64 / f64::from(1 << 20) / 210.0;
-        match self {
-            Self::Anything => "anything".to_owned(),
-            Self::Migrate => {
-                format!("MIGRATE (blocks both nodes {seconds:.1} s), Redis 8.4, Valkey 9")
-            }
-            Self::Atomic => "Redis 8.4 (one RESTORE), Valkey 9; not MIGRATE (512 MB)".to_owned(),
-            Self::Unknown => "nothing for sure: above 2 GB".to_owned(),
-        }
-    }
 }
 
 impl Arguments {
@@ -164,12 +123,21 @@ impl Arguments {
             bytes: shard_bytes.saturating_mul(u64::from(shards)),
             node_shards,
             node_bytes: shard_bytes.saturating_mul(node_shards),
-            moves: Moves::of(shard_bytes),
         })
     }
 }
 
 impl Planned {
+    /// What the fullest node needs.
+    pub(super) fn need(&self) -> Need {
+        let chosen = self.choices.iter().find(|choice| choice.chosen);
+        let node = chosen.map_or(0, |choice| {
+            memory::allocated(choice.shard_bytes).saturating_mul(choice.node_shards)
+        });
+        // A rebuild makes all of its shards once more.
+        Need { allocated: node, largest: node }
+    }
+
     pub(super) fn text(&self, coloured: bool) -> String {
         let mut table = Table::new(&[
             Column::Text(" "),
@@ -177,7 +145,6 @@ impl Planned {
             Column::Number("EACH"),
             Column::Number("ALL"),
             Column::Number("FULLEST NODE"),
-            Column::Text("MOVES BY"),
         ]);
         for choice in &self.choices {
             let cells = vec![
@@ -186,7 +153,6 @@ impl Planned {
                 amount::readable_bytes(choice.shard_bytes),
                 amount::readable_bytes(choice.bytes),
                 amount::readable_bytes(choice.node_bytes),
-                choice.moves.text(choice.shard_bytes),
             ];
             table.row(cells, Style::Plain);
         }

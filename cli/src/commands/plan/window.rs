@@ -10,6 +10,7 @@ use super::{Arguments, bits_per_item, growth, lowest_rate, refused, too_small};
 use crate::{
     amount,
     error::Error,
+    memory::Need,
     output::{Column, Style, Table},
     window::{self, Window},
 };
@@ -138,6 +139,10 @@ impl Arguments {
 }
 
 impl Planned {
+    pub(super) fn need(&self) -> Need {
+        Need::of(self.filters.iter().filter(|choice| choice.chosen).map(|choice| choice.bytes))
+    }
+
     pub(super) fn text(&self, coloured: bool) -> String {
         let mut table = Table::new(&[
             Column::Text(" "),

@@ -25,10 +25,11 @@ use crate::{
     at_once::{Servers, on_all, on_all_watched},
     connection::{Connection, Options},
     descriptor::{
-        Change, DROPPING, Fields, bury, names_of, parsed, retired_fields, spare, spare_fields,
-        unused, update,
+        Change, DROPPING, Fields, bury, names_of, parsed, read, retired_fields, spare,
+        spare_fields, unused, update,
     },
     dump_directory::{Manifest, path_of},
+    dump_file::Reader,
     error::{Error, Exit},
     interrupt,
     name::{self, Named},
@@ -36,7 +37,7 @@ use crate::{
     progress::{Alone, Part, Progress, Unit, Watch},
     refusal::Kind,
     replication::LastWrite,
-    restore_key::{Checked, Restore},
+    restore_key::{Checked, Restore, first},
     sharded,
     stamp::Stamp,
 };
@@ -138,8 +139,9 @@ impl Arguments {
         // The old shards stay if one of the new ones is lost.
         complete(&servers, name, &generation, |shard| {
             format!(
-                "`repair {} --shard {shard} --from {directory}` loads it again.",
-                name::typed(name)
+                "`restore {} {}` loads it again.",
+                name::readable_path(&path_of(&self.file, shard)),
+                name::typed(&generation.keys[shard])
             )
         })?;
         bury(&servers, name, |_, _| Ok(()))?;
@@ -165,8 +167,7 @@ impl Arguments {
         let refused = |what: &str, hint: &str| {
             Error::refused_partly(format!("restore {shown}: {what}"), hint.to_owned())
         };
-        let seen = update(servers, name, |fields| Ok((Change::default(), fields.clone())));
-        let fields = seen.map_err(|error| match error {
+        let fields = read(servers, name).map_err(|error| match error {
             error if error.is(Kind::WrongType) => refused(
                 "WRONGTYPE the name holds something else than a sharded filter",
                 "Drop that first, or use another name.",
@@ -228,14 +229,7 @@ impl Arguments {
         above: u64,
     ) -> Result<Generation, Error> {
         let name = name::bytes(&self.name);
-        let generation = unused(
-            servers,
-            name,
-            manifest.shards,
-            above + 1,
-            manifest.error_rate(),
-            manifest.capacity,
-        )?;
+        let generation = unused(servers, name, above + 1, &manifest.generation(name)?)?;
         let identity = manifest.identity().into_bytes();
         update(servers, name, |fields| {
             if fields.get(RESTORING) == Some(&identity)
@@ -266,7 +260,7 @@ impl Arguments {
 
 /// Reads the file of a shard to its end. It must be the one that the manifest names, and hold that
 /// shard.
-pub(crate) fn check_shard(
+fn check_shard(
     directory: &std::path::Path,
     manifest: &Manifest,
     at: usize,
@@ -287,7 +281,7 @@ pub(crate) fn check_shard(
 }
 
 /// Loads a shard into its key, or what an earlier restore has not loaded of it.
-pub(crate) fn load_shard(
+fn load_shard(
     servers: &Servers,
     server: &mut Connection,
     key: &[u8],
@@ -297,7 +291,7 @@ pub(crate) fn load_shard(
 ) -> Result<(), Error> {
     interrupt::check("")?;
     let found = server.call_for_key(redis::cmd("BF.INFO").arg(key));
-    let mut restore = Restore { file, checked, server, key };
+    let mut restore = Restore { server, key };
     let mut done = match found {
         // Nobody else has keys of this generation: it is complete.
         Ok(_) => {
@@ -305,21 +299,16 @@ pub(crate) fn load_shard(
             return servers.acknowledged(server, LastWrite::Elsewhere);
         }
         Err(error) if error.is(Kind::NotFound) => 0,
-        Err(error) if error.is(Kind::Unfinished) => {
-            let done = restore.chunks_done()?;
-            if done == 0 {
-                restore.server.call(redis::cmd("UNLINK").arg(key))?;
-            }
-            done
-        }
+        Err(error) if error.is(Kind::Unfinished) => restore.chunks_done(file, checked)?,
         Err(error) => return Err(error),
     };
     let begins = done == 0;
     if begins {
-        restore.begin()?;
+        restore.server.call(redis::cmd("UNLINK").arg(key))?;
+        restore.begin(&first(&mut Reader::open(file)?)?)?;
         done = 1;
     }
-    restore.load(done, watch)?;
+    restore.load_file(file, checked, done, watch)?;
     // Complete filters answer it, others do not.
     server.call_for_key(redis::cmd("BF.INFO").arg(key))?;
     servers.acknowledged(server, if begins { LastWrite::Here } else { LastWrite::Elsewhere })

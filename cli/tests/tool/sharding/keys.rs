@@ -1,6 +1,9 @@
 //! The keys of shards, and how they lie on the nodes of a cluster.
 
-use crate::sharding::{MAX_SHARDS, NameError, key_slot, keys::middle_slot, shard_keys};
+use crate::sharding::{
+    MAX_SHARDS, NameError, key_slot,
+    keys::{middle_slot, shard_keys},
+};
 use sha2::{Digest, Sha256};
 
 /// Names, numbers of shards, and the number in each key.
