@@ -137,7 +137,7 @@ impl Writer {
         }
         let mut part = Part::open(path)?;
         // A killed dump may have left a part of a record: the file ends before it.
-        let Ok(mut reader) = Reader::open(part.path()) else { return Ok(None) };
+        let Ok(mut reader) = Reader::open(part.part()) else { return Ok(None) };
         let Ok(Some(header)) = reader.next() else { return Ok(None) };
         // A dump that was killed before the rename left the last record, too: it is written again.
         let (mut end, mut last) = (reader.position(), Vec::new());

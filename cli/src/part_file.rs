@@ -49,7 +49,7 @@ impl Part {
     }
 
     /// The name until it is complete.
-    pub(crate) fn path(&self) -> &Path {
+    pub(crate) fn part(&self) -> &Path {
         &self.part
     }
 

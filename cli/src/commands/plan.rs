@@ -34,8 +34,8 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "P", value_parser = amount::rate)]
     #[arg(required_unless_present = "max_memory")]
     error: Option<f64>,
-    /// Finds the lowest rate, 1, 2 or 5 times a power of ten, whose filter fits into this memory, such
-    /// as 256mb (mb are 1024^2 bytes, as in redis.conf; the MB of the answer are 10^6)
+    /// Finds the lowest rate, 1, 2 or 5 times a power of ten, whose filter fits into this memory,
+    /// such as 256mb (mb are 1024^2 bytes, as in redis.conf; the MB of the answer are 10^6)
     #[arg(long, value_name = "SIZE", value_parser = amount::bytes, conflicts_with = "error")]
     max_memory: Option<u64>,
     /// Shows also a filter that is reserved for fewer items, and grows

@@ -174,34 +174,29 @@ impl Run<'_> {
                 hint.to_owned(),
             ))
         };
-        match action {
-            Action::Refuse(Refusal::NoRebuild) => {
-                let hint = format!("`rebuild {}` begins a rebuild.", name::typed(self.on.name));
-                return refused("it is not being rebuilt", &hint);
-            }
+        let begins = format!("`rebuild {}` begins a rebuild.", name::typed(self.on.name));
+        let refusal = match action {
+            Action::Refuse(Refusal::NoRebuild) => Some(("it is not being rebuilt", &*begins)),
             Action::Refuse(Refusal::Exchanged) => {
-                return refused("the new generation answers already", "Finish it by --commit.");
+                Some(("the new generation answers already", "Finish it by --commit."))
             }
-            Action::Refuse(Refusal::Foreign) => {
-                return refused(
-                    "it has a next generation that this tool did not make",
-                    "Let its maker finish, or remove it by --abort.",
-                );
-            }
-            Action::Refuse(Refusal::Unfilled) => {
-                return refused(
-                    "there is no new generation that has the items",
-                    "Name the files of the items by --from.",
-                );
-            }
-            Action::Begin | Action::Bury { last: false } if self.on.has_window(seen)? => {
-                return refused(
-                    "it has a window: items of files would count as added now",
-                    "`create` another filter, let the clients add to both for one window, then \
-                     use that one, and drop this.",
-                );
-            }
-            _ => {}
+            Action::Refuse(Refusal::Foreign) => Some((
+                "it has a next generation that this tool did not make",
+                "Let its maker finish, or remove it by --abort.",
+            )),
+            Action::Refuse(Refusal::Unfilled) => Some((
+                "there is no new generation that has the items",
+                "Name the files of the items by --from.",
+            )),
+            Action::Begin | Action::Bury { last: false } if self.on.has_window(seen)? => Some((
+                "it has a window: items of files would count as added now",
+                "`create` another filter, let the clients add to both for one window, then use \
+                 that one, and drop this.",
+            )),
+            _ => None,
+        };
+        if let Some((what, hint)) = refusal {
+            return refused(what, hint);
         }
         if arguments.abort {
             return Ok(());

@@ -178,45 +178,35 @@ impl Arguments {
             return Ok(Start::Begin(0));
         }
         if fields.contains_key(DROPPING) {
-            return Err(refused(
-                "BUSYKEY the filter is being removed",
-                &format!("Finish that by `drop {typed}`."),
-            ));
+            let hint = format!("Finish that by `drop {typed}`.");
+            return Err(refused("BUSYKEY the filter is being removed", &hint));
         }
         if let Some(identity) = fields.get(RESTORING) {
-            return match spare(&fields) {
-                Some(generation)
-                    if self.resume && *identity == manifest.identity().into_bytes() =>
-                {
-                    Ok(Start::Resume(generation))
+            let same = *identity == manifest.identity().into_bytes();
+            let hint = format!(
+                "Go on with that dump by --resume, or remove the filter by `drop {typed}`."
+            );
+            return match spare(&fields).filter(|_| self.resume && same) {
+                Some(generation) => Ok(Start::Resume(generation)),
+                None if self.resume => {
+                    let what = "another dump is being restored there, or was interrupted";
+                    Err(refused(what, &hint))
                 }
-                _ if self.resume => Err(refused(
-                    "another dump is being restored there, or was interrupted",
-                    &format!("Go on with that dump, or remove the filter by `drop {typed}`."),
-                )),
-                _ => Err(refused(
-                    "BUSYKEY another restore is under way or was interrupted",
-                    &format!(
-                        "Go on with that one by --resume, or remove the filter by `drop {typed}`."
-                    ),
-                )),
+                None => {
+                    let what = "BUSYKEY another restore is under way or was interrupted";
+                    Err(refused(what, &hint))
+                }
             };
         }
         let descriptor = parsed(name, &fields)?;
         if descriptor.next != Ok(None) || fields.contains_key(&b"rebuild"[..]) {
-            return Err(refused(
-                "the filter is being rebuilt",
-                &format!(
-                    "Finish that by `rebuild {typed} --commit`, or give it up by `rebuild {typed} \
-                     --abort`."
-                ),
-            ));
+            let hint =
+                format!("Finish that by `rebuild {typed} --commit`, or give it up by --abort.");
+            return Err(refused("the filter is being rebuilt", &hint));
         }
         if !self.replace {
-            return Err(refused(
-                "BUSYKEY the filter exists",
-                "Put the dump in its place by --replace, or use another name.",
-            ));
+            let hint = "Put the dump in its place by --replace, or use another name.";
+            return Err(refused("BUSYKEY the filter exists", hint));
         }
         Ok(Start::Begin(descriptor.current.number))
     }
@@ -299,12 +289,17 @@ fn load_shard(
             return servers.acknowledged(server, LastWrite::Elsewhere);
         }
         Err(error) if error.is(Kind::NotFound) => 0,
-        Err(error) if error.is(Kind::Unfinished) => restore.chunks_done(file, checked)?,
+        Err(error) if error.is(Kind::Unfinished) => {
+            let done = restore.chunks_done(file, checked)?;
+            if done == 0 {
+                restore.server.call(redis::cmd("UNLINK").arg(key))?;
+            }
+            done
+        }
         Err(error) => return Err(error),
     };
     let begins = done == 0;
     if begins {
-        restore.server.call(redis::cmd("UNLINK").arg(key))?;
         restore.begin(&first(&mut Reader::open(file)?)?)?;
         done = 1;
     }
