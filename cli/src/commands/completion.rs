@@ -89,7 +89,8 @@ fn without_global(subcommand: &Command) -> Command {
 const END: &str = "\
 .SH \"EXIT STATUS\"
 .TP\n0\nDone.
-.TP\n1\nThe answer is no: an item is absent, items are lost, or the rate is too high.
+.TP\n1\nThe answer is no: an item is absent, items are lost, the rate is too high, or a
+planned filter does not fit.
 .TP\n2\nThe command line or a file is wrong.
 .TP\n3\nNo connection, or no authentication.
 .TP\n4\nThe server refused a command.

@@ -256,15 +256,9 @@ impl Arguments {
 
 impl Planned {
     fn text(&self, coloured: bool) -> String {
-        let mut table = Table::new(&[
-            Column::Text(" "),
-            Column::Text("FILTER"),
-            Column::Number("RATE"),
-            Column::Number("MEMORY"),
-            Column::Number("BITS/ITEM"),
-            Column::Number("AT HALF"),
-            Column::Number("AT DOUBLE"),
-        ]);
+        let numbers = ["RATE", "MEMORY", "BITS/ITEM", "AT HALF", "AT DOUBLE"].map(Column::Number);
+        let columns = [&[Column::Text(" "), Column::Text("FILTER")], &numbers[..]].concat();
+        let mut table = Table::new(&columns);
         for filter in &self.filters {
             let double = filter.bytes_at_double;
             let double = double.map_or_else(|| "refused".to_owned(), amount::readable_bytes);

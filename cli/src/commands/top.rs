@@ -203,15 +203,8 @@ fn table(lines: &[Line<'_>], width: Option<usize>) -> Table {
     if forgets {
         columns.push(Column::Number("WINDOW"));
     }
-    columns.extend([
-        Column::Number("ITEMS"),
-        Column::Number("OF"),
-        Column::Number("FILL"),
-        Column::Number("RATE NOW"),
-        Column::Number("ASKED"),
-        Column::Number("MEMORY"),
-        Column::Number("LAYERS"),
-    ]);
+    let numbers = ["ITEMS", "OF", "FILL", "RATE NOW", "ASKED", "MEMORY", "LAYERS"];
+    columns.extend(numbers.map(Column::Number));
     let mut room = NUMBERS_WIDTH;
     if sharded {
         columns.push(Column::Text("WORST SHARD"));

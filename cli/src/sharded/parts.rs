@@ -1,11 +1,11 @@
 //! Which keys belong to a sharded filter, also to one whose descriptor is not whole, and what the
 //! key of a shard tells.
 
-use crate::descriptor::Fields;
-
 /// The keys of all shards that a descriptor names: of the current and the next generation, of one
 /// that is being reserved, and of one that becomes tombstones (descriptor.rs).
-pub(crate) fn named_keys(fields: &Fields) -> Vec<Vec<u8>> {
+pub(crate) fn named_keys<'f>(
+    fields: impl IntoIterator<Item = (&'f Vec<u8>, &'f Vec<u8>)>,
+) -> Vec<Vec<u8>> {
     let is_key = |field: &[u8]| {
         let number = ["next.", "spare.", "retired."]
             .iter()
@@ -13,7 +13,7 @@ pub(crate) fn named_keys(fields: &Fields) -> Vec<Vec<u8>> {
             .unwrap_or(field);
         !number.is_empty() && number.iter().all(u8::is_ascii_digit)
     };
-    let keys = fields.iter().filter(|(field, _)| is_key(&field[..]));
+    let keys = fields.into_iter().filter(|(field, _)| is_key(field));
     let mut keys: Vec<_> = keys.map(|(_, key)| key.clone()).collect();
     keys.sort_unstable();
     keys.dedup();
