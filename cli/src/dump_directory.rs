@@ -17,7 +17,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use bloom::sharding::RULE;
+use crate::sharding::RULE;
 use rustix::{fs::OFlags, process::geteuid};
 use serde::{Deserialize, Serialize};
 use xxhash_rust::xxh3::xxh3_64;

@@ -26,12 +26,14 @@
 //!      ├─▶ output        stdout for data, stderr for talk, JSON
 //!      ├─▶ memory        what filters need, and what a server has
 //!      ├─▶ scan          all filters of a server or a cluster
-//!      ├─▶ sharding      keys, capacity and descriptor of a sharded filter
 //!      ├─▶ sharded       what a name stands for: a filter in one key, or a sharded filter
 //!      ├─▶ glob          patterns of names
 //!      ├─▶ screen        a terminal that is redrawn in place
 //!      └─▶ progress      a bar, or a line every ten seconds
 //! ```
+//!
+//! Keys, capacity and descriptor of a sharded filter, and the rule for its items, are those of the
+//! library for Rust (`sharding`).
 //!
 //! Each subcommand ends with an exit code of [`error::Exit`].
 
@@ -64,13 +66,14 @@ mod retry;
 mod scan;
 mod screen;
 mod sharded;
-mod sharding;
 mod stamp;
 mod statistics;
 mod watched;
 mod window;
 
 use std::process::ExitCode;
+
+use redis_bloom_client::sharding;
 
 use clap::Parser as _;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};

@@ -1,7 +1,8 @@
 //! New shards for a sharded filter: made as those that it has, also in how they forget, but for
 //! their seeds, which are random and the server's.
 
-use crate::sharding::{Generation, Shard, shard_capacity};
+use crate::sharding::{Generation, shard_capacity};
+use bloom::sharding::Shard;
 use redis::Cmd;
 
 use crate::{

@@ -5,7 +5,8 @@ mod growth;
 mod parts;
 mod summary;
 
-use crate::sharding::{Descriptor, Field, Generation, Malformed, Shard};
+use crate::sharding::{Descriptor, Field, Generation, Malformed};
+use bloom::sharding::Shard;
 use redis::Value;
 
 pub(crate) use growth::Growth;

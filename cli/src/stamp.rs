@@ -5,7 +5,8 @@
 //! an older copy counts fewer items. An older copy that has since taken as many new items as it
 //! lacks is not noticed: nothing in a filter shows that.
 
-use crate::sharding::{Generation, Shard};
+use crate::sharding::Generation;
+use bloom::sharding::Shard;
 
 use crate::{
     at_once::Servers,

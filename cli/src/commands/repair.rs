@@ -15,7 +15,8 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use crate::sharding::{Generation, Shard};
+use crate::sharding::Generation;
+use bloom::sharding::Shard;
 use redis::Value;
 use serde::Serialize;
 

@@ -1,9 +1,11 @@
 //! Where the items of a load over shards go.
 
+use bloom::sharding::Shard;
+
 use crate::{
     error::Error,
     sharded,
-    sharding::{Descriptor, Generation, Shard},
+    sharding::{Descriptor, Generation},
 };
 
 /// Bytes of a piece, where the input has as many.

@@ -6,6 +6,7 @@
 // The name that examples/replica.rs uses.
 extern crate bloom as redis_bloom;
 
+use redis_bloom_client::sharding;
 use redis_bloom_harness as harness;
 
 mod check;
@@ -34,9 +35,7 @@ mod sharded_rebuild_model;
 mod sharded_repair;
 mod sharded_replica;
 mod sharded_windows;
-/// What the tool computes of sharded filters, and its tests.
-#[path = "../../src/sharding/mod.rs"]
-mod sharding;
+/// Tests of what the tool and the libraries compute of sharded filters.
 #[path = "sharding/main.rs"]
 mod sharding_rules;
 mod terminal;

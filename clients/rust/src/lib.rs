@@ -9,23 +9,32 @@
 //! processes in all three languages may share a filter. README.md of the Python library describes
 //! the protocol.
 
+#[cfg(feature = "redis")]
 pub mod bulk;
+#[cfg(feature = "redis")]
 mod guard;
+#[cfg(feature = "redis")]
 mod link;
+#[cfg(feature = "redis")]
 mod scripts;
+#[cfg(feature = "redis")]
 mod seen;
+#[cfg(feature = "redis")]
 mod sharded;
+pub mod sharding;
+#[cfg(feature = "redis")]
 mod twins;
 
 #[cfg(feature = "tokio")]
-pub use guard::AsyncGuard;
-pub use guard::{Guard, Keys, OnUnavailable, Options, Stats};
-pub use link::{Error, Servers};
+pub use {guard::AsyncGuard, seen::AsyncSeen, sharded::AsyncShardedFilter};
+#[cfg(feature = "redis")]
+pub use {
+    guard::{Guard, Keys, OnUnavailable, Options, Stats},
+    link::{Error, Servers},
+    seen::{Seen, SeenOptions},
+    sharded::{ShardedFilter, marks},
+};
+
+#[cfg(feature = "redis")]
 #[doc(hidden)]
 pub use scripts::all as scripts;
-#[cfg(feature = "tokio")]
-pub use seen::AsyncSeen;
-pub use seen::{Seen, SeenOptions};
-#[cfg(feature = "tokio")]
-pub use sharded::AsyncShardedFilter;
-pub use sharded::{ShardedFilter, marks, shard_of};

@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 use redis::cmd;
 
 use crate::link::{Error, Link, Servers, lock};
+use crate::sharding::{Descriptor, Generation, shard_of};
 use crate::twins::twins;
 
 /// After a failure, how long a shard, or the descriptor, is not queried.
@@ -20,21 +21,17 @@ const ADD_TIMEOUT: Duration = Duration::from_secs(1);
 const BASE_MARK: &str = "filter: complete";
 const TOO_OLD: &str = "the descriptor is too old";
 
-/// The number of the shard of an item.
-pub fn shard_of(item: &[u8], shards: usize) -> usize {
-    ((u64::from(crc32fast::hash(item)) * shards as u64) >> 32) as usize
-}
-
 /// For each shard the item that marks it as complete: `filter: complete K` with the smallest K of
 /// that shard.
-pub fn marks(shards: usize) -> Vec<String> {
-    let mut found = vec![String::new(); shards];
+pub fn marks(shards: u16) -> Vec<String> {
+    let mut found = vec![String::new(); shards.into()];
     let mut items = (0u64..).map(|number| format!("{BASE_MARK} {number}"));
     for _ in 0..shards {
-        let is_new = |item: &String| found[shard_of(item.as_bytes(), shards)].is_empty();
+        let is_new =
+            |item: &String| found[usize::from(shard_of(item.as_bytes(), shards))].is_empty();
         if let Some(item) = items.find(is_new) {
             let shard = shard_of(item.as_bytes(), shards);
-            found[shard] = item;
+            found[usize::from(shard)] = item;
         }
     }
     found
@@ -42,94 +39,41 @@ pub fn marks(shards: usize) -> Vec<String> {
 
 /// Items of a command, by their numbers.
 struct Group<'a> {
-    key: &'a str,
-    mark: &'a str,
+    shard: usize,
+    key: &'a [u8],
     numbers: Vec<usize>,
 }
 
-/// The shards of one generation: key and mark of each.
-struct Generation {
-    number: u64,
-    shards: Vec<(String, String)>,
+/// The items of each shard that has some.
+fn group<'a>(
+    generation: &'a Generation,
+    items: &[&[u8]],
+    numbers: impl IntoIterator<Item = usize>,
+) -> impl Iterator<Item = Group<'a>> {
+    let mut groups = HashMap::<usize, Vec<usize>>::new();
+    for number in numbers {
+        let shard = shard_of(items[number], generation.shards());
+        groups.entry(shard.into()).or_default().push(number);
+    }
+    let keys = &generation.keys;
+    groups.into_iter().map(move |(shard, numbers)| Group { shard, key: &keys[shard], numbers })
 }
 
-impl Generation {
-    fn new(fields: &HashMap<String, String>, prefix: &str) -> Result<Self, String> {
-        let field = |name: &str| {
-            let name = format!("{prefix}{name}");
-            fields.get(&name).cloned().ok_or(format!("the descriptor is damaged: no {name}"))
-        };
-        let damaged =
-            |name: &str, text: &str| format!("the descriptor is damaged: {prefix}{name} is {text}");
-        let number = |name, most: u64| {
-            let text = field(name)?;
-            let number = text.parse().ok().filter(|number| (1..=most).contains(number));
-            number.ok_or(damaged(name, &text))
-        };
-        let count = number("shards", 1024)? as usize;
-        // These two have no use here, but a hash without them is damaged.
-        number("capacity", u64::MAX)?;
-        let rate = field("error")?;
-        if !rate.parse().is_ok_and(|rate: f64| rate > 0.0 && rate < 1.0) {
-            return Err(damaged("error", &rate));
-        }
-        let shards = marks(count).into_iter().enumerate();
-        let shards = shards.map(|(i, mark)| Ok((field(&i.to_string())?, mark)));
-        let shards = shards.collect::<Result<_, String>>()?;
-        Ok(Generation { number: number("generation", u64::MAX)?, shards })
-    }
-
-    /// The items of each shard that has some.
-    fn group(&self, items: &[&[u8]], numbers: impl IntoIterator<Item = usize>) -> Vec<Group<'_>> {
-        let mut groups = HashMap::<usize, Vec<usize>>::new();
-        for number in numbers {
-            groups.entry(shard_of(items[number], self.shards.len())).or_default().push(number);
-        }
-        let group = |(shard, numbers): (usize, _)| {
-            let (key, mark) = &self.shards[shard];
-            Group { key, mark, numbers }
-        };
-        groups.into_iter().map(group).collect()
-    }
-}
-
-struct Descriptor {
-    current: Generation,
-    /// The next generation; after a rebuild the one before, until its shards are gone: old clients
-    /// query those. If it cannot be read nothing may be added: a rebuild might lose it.
-    next: Result<Option<Generation>, String>,
-    base: Option<String>,
-    poll: Duration,
+struct Known {
+    descriptor: Descriptor,
+    /// Of the shards of the current generation.
+    marks: Vec<String>,
     read_at: Instant,
 }
 
-impl Descriptor {
-    fn new(fields: &HashMap<String, String>, read_at: Instant) -> Result<Self, String> {
-        let field = |name| fields.get(name).map(String::as_str);
-        let (rule, state) = (field("rule"), field("state"));
-        if (rule, state) != (Some("crc32"), Some("ready")) {
-            let what = format!("rule {rule:?}, state {state:?}");
-            return Err(format!("no filter that this client can use: {what}"));
-        }
-        let current = Generation::new(fields, "")?;
-        let next = match field("next.rule") {
-            _ if !fields.keys().any(|name| name.starts_with("next.")) => Ok(None),
-            None | Some("crc32") => Generation::new(fields, "next.").map(Some),
-            Some(rule) => Err(format!("next.rule is {rule}")),
-        };
-        let next = match next {
-            Ok(Some(next)) if next.number == current.number => Err("its number".to_string()),
-            next => next,
-        };
-        let next = next.map_err(|error| format!("the next generation cannot be read: {error}"));
-        let poll = field("poll").and_then(|poll| poll.parse().ok()).filter(|poll| *poll > 0);
-        let poll = Duration::from_secs(poll.unwrap_or(10));
-        Ok(Descriptor { current, next, base: field("base").map(str::to_string), poll, read_at })
+impl Known {
+    fn poll(&self) -> Duration {
+        Duration::from_secs(self.descriptor.poll)
     }
 
     /// Whoever rebuilds the filter counts on every addition to be done by then.
     fn check_age(&self) -> Result<(), Error> {
-        if self.read_at.elapsed() > 2 * self.poll { Err(TOO_OLD.into()) } else { Ok(()) }
+        if self.read_at.elapsed() > 2 * self.poll() { Err(TOO_OLD.into()) } else { Ok(()) }
     }
 }
 
@@ -149,9 +93,9 @@ struct Core<L> {
     name: String,
     reader: L,
     writer: L,
-    known: Mutex<Option<Arc<Descriptor>>>,
+    known: Mutex<Option<Arc<Known>>>,
     /// By key: when it may be queried again.
-    resume_at: Mutex<HashMap<String, Instant>>,
+    resume_at: Mutex<HashMap<Vec<u8>, Instant>>,
     failures: AtomicU64,
 }
 
@@ -168,17 +112,21 @@ impl<L: Link> Core<L> {
     }
 
     /// The descriptor, read again if it is older than its `poll`, or if `again`.
-    async fn read(&self, link: &L, again: bool) -> Result<Arc<Descriptor>, Error> {
+    async fn read(&self, link: &L, again: bool) -> Result<Arc<Known>, Error> {
         let now = Instant::now();
         let known = lock(&self.known).clone();
         if let Some(known) = known
             && !again
-            && now - known.read_at < known.poll
+            && now - known.read_at < known.poll()
         {
             return Ok(known);
         }
-        let fields = link.send(cmd("HGETALL").arg(&self.name)).await?;
-        let read = Descriptor::new(&fields, now).map(Arc::new);
+        let fields: Vec<(Vec<u8>, Vec<u8>)> = link.send(cmd("HGETALL").arg(&self.name)).await?;
+        let read = Descriptor::parse(fields.iter().map(|(field, value)| (&field[..], &value[..])));
+        let read = read.map(|descriptor| {
+            let marks = marks(descriptor.current.shards());
+            Arc::new(Known { descriptor, marks, read_at: now })
+        });
         let mut known = lock(&self.known);
         // A newer one may have been read in the meantime. If this one cannot be used, an older one
         // must not be.
@@ -207,31 +155,34 @@ impl<L: Link> Core<L> {
         answers: &mut [Option<bool>],
         again: bool,
     ) -> Vec<usize> {
-        if self.may_query(&self.name) && self.read(&self.reader, again).await.is_err() {
-            self.fail(&self.name);
+        let name = self.name.as_bytes();
+        if self.may_query(name) && self.read(&self.reader, again).await.is_err() {
+            self.fail(name);
         }
         // If it could not be read, the last one: its shards answer for themselves.
         let Some(known) = lock(&self.known).clone() else { return Vec::new() };
+        let Descriptor { current, base, .. } = &known.descriptor;
         let mut stale = Vec::new();
-        for group in known.current.group(items, numbers.iter().copied()) {
-            stale.extend(self.ask(group, items, answers).await);
+        for Group { shard, key, numbers } in group(current, items, numbers.iter().copied()) {
+            let mark = &known.marks[shard];
+            stale.extend(self.ask(key, mark, numbers, items, answers).await);
         }
         let absent = numbers.into_iter().filter(|&number| answers[number] == Some(false));
         let absent: Vec<usize> = absent.collect();
-        if let Some(key) = known.base.as_ref().filter(|_| !absent.is_empty()) {
-            let group = Group { key, mark: BASE_MARK, numbers: absent };
-            stale.extend(self.ask(group, items, answers).await);
+        if let Some(key) = base.as_ref().filter(|_| !absent.is_empty()) {
+            stale.extend(self.ask(key, BASE_MARK, absent, items, answers).await);
         }
         stale
     }
 
     async fn ask(
         &self,
-        group: Group<'_>,
+        key: &[u8],
+        mark: &str,
+        numbers: Vec<usize>,
         items: &[&[u8]],
         answers: &mut [Option<bool>],
     ) -> Vec<usize> {
-        let Group { key, mark, numbers } = group;
         for &number in &numbers {
             answers[number] = None;
         }
@@ -259,13 +210,13 @@ impl<L: Link> Core<L> {
         Vec::new()
     }
 
-    fn may_query(&self, key: &str) -> bool {
+    fn may_query(&self, key: &[u8]) -> bool {
         lock(&self.resume_at).get(key).is_none_or(|&at| at <= Instant::now())
     }
 
-    fn fail(&self, key: &str) {
+    fn fail(&self, key: &[u8]) {
         self.failures.fetch_add(1, Ordering::Relaxed);
-        lock(&self.resume_at).insert(key.to_string(), Instant::now() + PAUSE);
+        lock(&self.resume_at).insert(key.to_vec(), Instant::now() + PAUSE);
     }
 
     async fn add<T: AsRef<[u8]>>(&self, items: &[T]) -> Result<(), Error> {
@@ -277,12 +228,13 @@ impl<L: Link> Core<L> {
     }
 
     async fn add_once(&self, items: &[&[u8]], again: bool) -> Result<(), Error> {
-        let descriptor = self.read(&self.writer, again).await?;
-        let (current, next) =
-            (&descriptor.current, descriptor.next.as_ref().map_err(Clone::clone)?);
-        for generation in [current].into_iter().chain(next) {
-            for Group { key, numbers, .. } in generation.group(items, 0..items.len()) {
-                descriptor.check_age()?;
+        let known = self.read(&self.writer, again).await?;
+        let filled = known.descriptor.filled();
+        for generation in
+            filled.map_err(|error| format!("the next generation cannot be read: {error}"))?
+        {
+            for Group { key, numbers, .. } in group(generation, items, 0..items.len()) {
+                known.check_age()?;
                 let mut insert = cmd("BF.INSERT");
                 insert.arg(key).arg("NOCREATE").arg("ITEMS");
                 for number in numbers {
@@ -290,17 +242,19 @@ impl<L: Link> Core<L> {
                 }
                 match self.writer.send::<Vec<bool>>(&insert).await {
                     // An old shard is gone, and the current ones have the items.
-                    Err(error) if generation.number < current.number && is_gone(&error) => {}
+                    Err(error)
+                        if generation.number < known.descriptor.current.number
+                            && is_gone(&error) => {}
                     result => drop(result?),
                 }
             }
         }
-        descriptor.check_age()
+        known.check_age()
     }
 
     async fn mark(&self) -> Result<(), Error> {
-        let descriptor = self.read(&self.writer, true).await?;
-        self.add(&marks(descriptor.current.shards.len())).await
+        let known = self.read(&self.writer, true).await?;
+        self.add(&known.marks).await
     }
 
     async fn failures(&self) -> u64 {

@@ -7,7 +7,7 @@ use std::time::{Duration, SystemTime};
 use redis::{Client, Connection, cmd};
 use redis_bloom_client::{
     AsyncGuard, AsyncSeen, AsyncShardedFilter, Error, Guard, Keys, Options, Seen, SeenOptions,
-    ShardedFilter, bulk, shard_of,
+    ShardedFilter, bulk, sharding::shard_of,
 };
 
 fn connect() -> (Client, Connection) {

@@ -2,7 +2,8 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use crate::sharding::{Descriptor, Shard};
+use crate::sharding::Descriptor;
+use bloom::sharding::Shard;
 use serde::Serialize;
 
 use super::Arguments;

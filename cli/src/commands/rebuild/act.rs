@@ -246,11 +246,7 @@ impl Rebuild<'_> {
 
     /// Loads the files into the new generation, and checks that their items are in. Returns how
     /// many there are.
-    pub(super) fn fill(
-        &self,
-        seen: &Seen,
-        files: &Files,
-    ) -> Result<u64, Error> {
+    pub(super) fn fill(&self, seen: &Seen, files: &Files) -> Result<u64, Error> {
         let Some(new) = &seen.new else { return Ok(0) };
         self.intact(seen, &seen.stamps)?;
         let task = format!("rebuild {}", self.shown);

@@ -1,7 +1,7 @@
 //! The hash that lists the keys.
 
 use crate::sharding::{
-    Descriptor, Field, Generation, Malformed, State, descriptor::POLL, keys::shard_keys, shard_of,
+    Descriptor, Field, Generation, Malformed, POLL, State, shard_keys, shard_of,
 };
 
 fn descriptor() -> Descriptor {

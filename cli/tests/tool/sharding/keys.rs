@@ -1,9 +1,8 @@
 //! The keys of shards, and how they lie on the nodes of a cluster.
 
-use crate::sharding::{
-    MAX_SHARDS, NameError, key_slot,
-    keys::{middle_slot, shard_keys},
-};
+use std::collections::HashSet;
+
+use crate::sharding::{MAX_SHARDS, NameError, key_slot, keys::middle_slot, shard_keys};
 use sha2::{Digest, Sha256};
 
 /// Names, numbers of shards, and the number in each key.
@@ -58,6 +57,15 @@ fn slots_are_those_of_a_cluster() {
         assert_eq!(key_slot(key), slot, "{key:?}");
     }
     assert_ne!(key_slot(b"{}foo"), key_slot(b"foo"), "empty braces hide nothing");
+}
+
+/// A name in front of a number XORs a constant to its slot, so the slots of all numbers of six
+/// digits prove that each name has a key in every slot.
+#[test]
+fn numbers_of_six_digits_have_every_slot() {
+    let slots: HashSet<u16> =
+        (100_000..1_000_000).map(|number| key_slot(number.to_string().as_bytes())).collect();
+    assert_eq!(slots.len(), 16_384);
 }
 
 /// Every number of shards up to 64, and the powers of two above.

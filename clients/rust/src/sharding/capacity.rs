@@ -14,7 +14,7 @@
 ///
 /// `None` if `count` is 0.
 #[must_use]
-pub(crate) fn shard_capacity(items: u64, count: u16) -> Option<u64> {
+pub fn shard_capacity(items: u64, count: u16) -> Option<u64> {
     if count == 0 {
         return None;
     }

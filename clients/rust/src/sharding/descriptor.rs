@@ -16,11 +16,11 @@ use super::{
 };
 
 /// The seconds of a descriptor that does not say after how many it is read again.
-pub(crate) const POLL: u64 = 10;
+pub const POLL: u64 = 10;
 
 /// The state of a descriptor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum State {
+pub enum State {
     /// The shards are being reserved: the descriptor is half-written.
     Creating,
     /// The filter can be used.
@@ -30,7 +30,7 @@ pub(crate) enum State {
 impl State {
     /// The value of the field `state`.
     #[must_use]
-    pub(crate) const fn name(self) -> &'static str {
+    pub const fn name(self) -> &'static str {
         match self {
             Self::Creating => "creating",
             Self::Ready => "ready",
@@ -40,42 +40,42 @@ impl State {
 
 /// A sharded filter as its descriptor says.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Descriptor {
+pub struct Descriptor {
     /// The generation that answers questions, and takes additions.
-    pub(crate) current: Generation,
+    pub current: Generation,
     /// The generation that takes the same additions, while the filter is rebuilt: the new one, or,
     /// if its number is below the current one, the old one, which is about to go.
     ///
     /// An error if a field `next.…` is there, and they do not make a generation. Questions go on
     /// then. Additions must not: a client that can read the fields may be filling that generation,
     /// and what is missing there is lost when it becomes the current one.
-    pub(crate) next: Result<Option<Generation>, Malformed>,
+    pub next: Result<Option<Generation>, Malformed>,
     /// A filter in one key that is asked for what its shard does not hold.
-    pub(crate) base: Option<Vec<u8>>,
+    pub base: Option<Vec<u8>>,
     /// A client reads the descriptor again after so many seconds. [`POLL`] if the field is missing
     /// or no such number.
-    pub(crate) poll: u64,
+    pub poll: u64,
 }
 
 /// The shards of a sharded filter.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Generation {
+pub struct Generation {
     /// The number of the generation, from 1. It ends each key.
-    pub(crate) number: u64,
+    pub number: u64,
     /// The error rate of each shard. A question asks one shard, so it is that of the whole filter.
-    pub(crate) error_rate: f64,
+    pub error_rate: f64,
     /// Items that all shards together are made for.
-    pub(crate) capacity: u64,
+    pub capacity: u64,
     /// The keys of the shards, shard 0 first. As many as there are shards.
-    pub(crate) keys: Vec<Vec<u8>>,
+    pub keys: Vec<Vec<u8>>,
 }
 
 /// A field of a descriptor: its name and its value.
-pub(crate) type Field = (Vec<u8>, Vec<u8>);
+pub type Field = (Vec<u8>, Vec<u8>);
 
 /// Why a hash is no descriptor that a client can use.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub(crate) enum Malformed {
+pub enum Malformed {
     /// There is no field: the key does not exist.
     #[error("there is no descriptor")]
     Missing,
@@ -113,12 +113,27 @@ pub(crate) enum Malformed {
 }
 
 impl Descriptor {
+    /// The descriptor of a new filter.
+    ///
+    /// # Errors
+    /// [`NameError`].
+    pub fn new(
+        name: &[u8],
+        shards: u16,
+        error_rate: f64,
+        capacity: u64,
+        poll: u64,
+    ) -> Result<Self, NameError> {
+        let current = Generation::new(name, shards, 1, error_rate, capacity)?;
+        Ok(Self { current, next: Ok(None), base: None, poll })
+    }
+
     /// Reads the fields of the hash, in any order. Ignores unknown fields.
     ///
     /// # Errors
     /// [`Malformed`]. A client must not add and not ask then. An error in `next` alone is not
     /// returned here: see [`Self::next`].
-    pub(crate) fn parse<'a>(
+    pub fn parse<'a>(
         fields: impl IntoIterator<Item = (&'a [u8], &'a [u8])>,
     ) -> Result<Self, Malformed> {
         let fields = Fields(fields.into_iter().collect());
@@ -152,7 +167,7 @@ impl Descriptor {
     ///
     /// # Errors
     /// That of [`Self::next`]: nothing may be added.
-    pub(crate) fn filled(&self) -> Result<impl Iterator<Item = &Generation>, &Malformed> {
+    pub fn filled(&self) -> Result<impl Iterator<Item = &Generation>, &Malformed> {
         let next = self.next.as_ref()?;
         Ok(std::iter::once(&self.current).chain(next))
     }
@@ -161,7 +176,7 @@ impl Descriptor {
     /// that a reader of fewer fields finds a descriptor that is half-written. Leaves out a next
     /// generation that could not be read.
     #[must_use]
-    pub(crate) fn fields(&self, state: State) -> Vec<Field> {
+    pub fn fields(&self, state: State) -> Vec<Field> {
         let mut fields = Vec::new();
         push(&mut fields, "rule", RULE);
         push(&mut fields, "poll", &self.poll.to_string());
@@ -182,7 +197,7 @@ impl Descriptor {
     ///
     /// `None` if there is no next generation, or if it is the older one: an exchange is not undone.
     #[must_use]
-    pub(crate) fn exchange(&self) -> Option<(Vec<Field>, Vec<Vec<u8>>)> {
+    pub fn exchange(&self) -> Option<(Vec<Field>, Vec<Vec<u8>>)> {
         let next = self.next.as_ref().ok()?.as_ref()?;
         if next.number < self.current.number {
             return None;
@@ -203,7 +218,7 @@ impl Generation {
     ///
     /// # Errors
     /// [`NameError`].
-    pub(crate) fn new(
+    pub fn new(
         name: &[u8],
         shards: u16,
         number: u64,
@@ -216,7 +231,7 @@ impl Generation {
 
     /// The fields that make this the next generation of a descriptor. Set them all at once.
     #[must_use]
-    pub(crate) fn next_fields(&self) -> Vec<Field> {
+    pub fn next_fields(&self) -> Vec<Field> {
         let mut fields = Vec::new();
         self.push_fields(&mut fields, "next.");
         fields
@@ -224,14 +239,14 @@ impl Generation {
 
     /// The number of shards.
     #[must_use]
-    pub(crate) fn shards(&self) -> u16 {
+    pub fn shards(&self) -> u16 {
         // `parse` and `shard_keys` make at most MAX_SHARDS keys.
         u16::try_from(self.keys.len()).unwrap_or(u16::MAX)
     }
 
     /// The key of the shard that `item` belongs to. Empty if there are no keys.
     #[must_use]
-    pub(crate) fn key_of(&self, item: &[u8]) -> &[u8] {
+    pub fn key_of(&self, item: &[u8]) -> &[u8] {
         let shard = shard_of(item, self.shards());
         self.keys.get(usize::from(shard)).map_or(&[], Vec::as_slice)
     }
