@@ -1,8 +1,4 @@
-// Runs the guard for tests/clients/python, where guard_worker.py says what it reads and prints. Three more commands:
-//
-//     lookup KEY   `passed` or `absent`
-//     row KEY      `ok`; the database has a row that another process wrote
-//     catchUps     how many this guard has made
+// Runs the guard for tests/clients/python, where guard_worker.py says what it reads and prints.
 import { createInterface } from 'node:readline';
 import { createClient } from 'redis';
 import { Guard } from '../src/index.js';
@@ -49,10 +45,7 @@ const commands = {
       if (await guard.lookup(`absent:${rounds}:${i}`, fetch) !== undefined) throw new Error('found what is not there');
     }
     return hidden.length ? `hidden ${hidden}` : `${asked - before} ${guard.stats.lookupFailures}`;
-  },
-  lookup: async key => await guard.lookup(key, () => 'passed') ?? 'absent',
-  row: async key => void rows.set(key, Date.now()),
-  catchUps: async () => guard.stats.catchUps
+  }
 };
 
 for await (const line of createInterface({ input: process.stdin })) {

@@ -1,0 +1,73 @@
+//! Runs a guard of clients/rust for tests/clients/python/test_guard_library.py, whose `Remote` says
+//! what this program reads and prints: `model_worker blocking|tokio URL ROWS`.
+
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use redis_bloom_client::{AsyncGuard, Error, Guard, Keys, Options};
+
+enum Either {
+    Blocking(Guard),
+    Tokio(AsyncGuard),
+}
+
+fn rows(path: &str, since: SystemTime) -> Result<Keys, Error> {
+    let since = since.duration_since(UNIX_EPOCH)?.as_secs_f64();
+    let mut keys = Vec::new();
+    for line in std::fs::read_to_string(path)?.lines() {
+        let (time, key) = line.split_once(' ').ok_or("a row is a time and a key")?;
+        if time.parse::<f64>()? >= since {
+            keys.push(key.to_string().into_bytes());
+        }
+    }
+    Ok(Box::new(keys.into_iter()))
+}
+
+async fn answer(guard: &Either, path: &str, line: &str) -> Result<String, Error> {
+    let (command, key) = line.split_once(' ').unwrap_or((line, ""));
+    let stats = match guard {
+        Either::Blocking(guard) => guard.stats(),
+        Either::Tokio(guard) => guard.stats(),
+    };
+    match (command, guard) {
+        ("insert", Either::Blocking(guard)) => guard.insert(key)?,
+        ("insert", Either::Tokio(guard)) => guard.insert(key).await?,
+        ("build", Either::Blocking(guard)) => guard.build(|| rows(path, UNIX_EPOCH))?,
+        ("build", Either::Tokio(guard)) => guard.build(async { rows(path, UNIX_EPOCH) }).await?,
+        ("lookup", guard) => {
+            let found = match guard {
+                Either::Blocking(guard) => guard.lookup(key, |_| Some(())),
+                Either::Tokio(guard) => guard.lookup(key, async |_| Some(())).await,
+            };
+            return Ok(if found.is_some() { "possible" } else { "absent" }.into());
+        }
+        _ => return Ok(format!("{} {}", stats.saved, stats.catch_ups)),
+    }
+    Ok("ok".into())
+}
+
+#[tokio::main]
+async fn main() -> Result<(), Error> {
+    let words: Vec<String> = std::env::args().collect();
+    let client = redis::Client::open(words[2].as_str())?;
+    let path = words[3].clone();
+    let database = path.clone();
+    let mut options = Options::new(10_000);
+    options.commit_within = Duration::from_millis(200);
+    options.margin = Duration::from_millis(1500);
+    (options.timeout, options.insert_timeout) =
+        (Duration::from_millis(500), Duration::from_millis(500));
+    options.log = |_| ();
+    let guard = if words[1] == "tokio" {
+        let options =
+            options.catch_up_async(move |since| std::future::ready(rows(&database, since)));
+        Either::Tokio(AsyncGuard::new(&client, "users", options)?)
+    } else {
+        let options = options.catch_up(move |since| rows(&database, since));
+        Either::Blocking(Guard::new(&client, "users", options)?)
+    };
+    for line in std::io::stdin().lines() {
+        let answer = answer(&guard, &path, &line?).await;
+        println!("{}", answer.unwrap_or_else(|error| format!("raised {error}").replace('\n', " ")));
+    }
+    Ok(())
+}
