@@ -164,7 +164,10 @@ for name, value in pairs(fields) do
 end
 if trusted then redis.call('HSET', KEYS[2], 'heartbeat', text(time)) end
 if not due or ARGV[6] == '0' then return {trusted and 'trusted' or 'untrusted', vouched} end
-if not redis.call('SET', KEYS[4], ARGV[2], 'NX', 'PX', ARGV[6]) then return {'locked', vouched} end
+-- The caller's own lock is that of a catch-up that failed.
+if redis.call('GET', KEYS[4]) ~= ARGV[2] and not redis.call('SET', KEYS[4], ARGV[2], 'NX', 'PX', ARGV[6]) then
+  return {'locked', vouched}
+end
 return {'catch up', vouched, id, text(since), text(time)}
 "#
 );

@@ -330,6 +330,25 @@ class Guards(Case):
         self.guarded(one)
         self.finds_all(one)
 
+    def test_a_catch_up_that_failed_is_tried_again_before_its_lock_ends(self):
+        failures = [OSError("the database is down")] * 2
+
+        def since(when):
+            if failures:
+                raise failures.pop()
+            return self.database.since(when)
+
+        one = self.guard(catch_up=since)
+        one.build(self.database.keys)
+        self.server.save()
+        self.insert(one, "new")
+        self.server.restart()
+        begin = time.monotonic()
+        self.guarded(one)
+        self.finds_all(one)
+        self.assertLess(time.monotonic() - begin, 25)  # the lock lasts 30 seconds
+        self.assertEqual((one.stats.catch_up_failures, one.stats.catch_ups), (2, 1))
+
     def test_a_filter_that_is_lost_or_made_by_others_is_not_trusted(self):
         one = self.guard()
         one.build(self.database.keys)
