@@ -3,6 +3,7 @@
 import contextlib
 import os
 import pathlib
+import random
 import shutil
 import signal
 import socket
@@ -29,12 +30,15 @@ def until(condition, what):
 
 
 def free_port():
-    """A port below 55,536: a node of a cluster also listens 10,000 above it."""
+    """A port that is free, as is the one 10,000 above it, where a node of a cluster listens, too.
+
+    Both are below 32,768: a connection of any program may take a higher one at any time.
+    """
     while True:
-        with socket.socket() as free:
-            free.bind(("127.0.0.1", 0))
-            port = free.getsockname()[1]
-        if port < 55_536:
+        port = random.SystemRandom().randrange(10_000, 22_000)
+        with contextlib.suppress(OSError), socket.socket() as one, socket.socket() as other:
+            one.bind(("127.0.0.1", port))
+            other.bind(("127.0.0.1", port + 10_000))
             return port
 
 
