@@ -471,19 +471,26 @@ class Guards(Case):
             self.addCleanup(cluster.close)
             one = Guard(cluster, "users", capacity=10_000, catch_up=self.database.since, commit_within=COMMIT)
             self.addCleanup(one.close)
+            rust = Remote([os.environ["MODEL_WORKER_RS"], "cluster"], server.url, self.database)
+            self.addCleanup(rust.process.communicate)
             one.build(self.database.keys)
             self.insert(one, "new")
-            self.guarded(one)
-            self.finds_all(one)
+            self.insert(rust, "newer")
+            for each in (one, rust):
+                self.guarded(each)
+            self.finds_all(one, rust)
             client.execute_command("CLUSTER DELSLOTS", 0)
             until(lambda: state() == "fail", "it is down")
-            for key in ("row:1", "new"):
-                self.assertEqual(one.lookup(key, self.database.get), key)
-            with self.assertRaises(Exception):  # RedisClusterException is no RedisError
-                one.insert("other")
+            for each in (one, rust):
+                for key in ("row:1", "new"):
+                    self.assertEqual(each.lookup(key, self.database.get), key)
+                with self.assertRaises(Exception):  # RedisClusterException is no RedisError
+                    each.insert("other")
             client.execute_command("CLUSTER ADDSLOTS", 0)
             until(lambda: state() == "ok", "it is up")
             self.guarded(one)
+            rust.build(None)
+            self.guarded(rust)
 
     def test_an_address_moves_to_a_new_primary_and_the_connections_stay(self):
         """As behind a proxy: the old primary refuses what it gets on them."""

@@ -1,9 +1,9 @@
 //! Runs a guard of clients/rust for tests/clients/python/test_guard_library.py, whose `Remote` says
-//! what this program reads and prints: `model_worker blocking|tokio URL ROWS`.
+//! what this program reads and prints: `model_worker blocking|tokio|cluster URL ROWS`.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use redis_bloom_client::{AsyncGuard, Error, Guard, Keys, Options};
+use redis_bloom_client::{AsyncGuard, Error, Guard, Keys, Options, Servers};
 
 enum Either {
     Blocking(Guard),
@@ -48,7 +48,10 @@ async fn answer(guard: &Either, path: &str, line: &str) -> Result<String, Error>
 #[tokio::main]
 async fn main() -> Result<(), Error> {
     let words: Vec<String> = std::env::args().collect();
-    let client = redis::Client::open(words[2].as_str())?;
+    let servers = match words[1].as_str() {
+        "cluster" => Servers::cluster([words[2].as_str()])?,
+        _ => Servers::from(&redis::Client::open(words[2].as_str())?),
+    };
     let path = words[3].clone();
     let database = path.clone();
     let mut options = Options::new(10_000);
@@ -60,10 +63,10 @@ async fn main() -> Result<(), Error> {
     let guard = if words[1] == "tokio" {
         let options =
             options.catch_up_async(move |since| std::future::ready(rows(&database, since)));
-        Either::Tokio(AsyncGuard::new(&client, "users", options)?)
+        Either::Tokio(AsyncGuard::new(servers, "users", options)?)
     } else {
         let options = options.catch_up(move |since| rows(&database, since));
-        Either::Blocking(Guard::new(&client, "users", options)?)
+        Either::Blocking(Guard::new(servers, "users", options)?)
     };
     for line in std::io::stdin().lines() {
         let answer = answer(&guard, &path, &line?).await;
