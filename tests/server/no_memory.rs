@@ -43,13 +43,13 @@ fn a_full_sync_of_a_filter_that_a_replica_has_no_memory_for() {
     let primary = source();
     let client = &mut primary.client();
     assert_eq!(client.run("BF.ADD before a"), int(1));
-    assert_eq!(client.run(&format!("BF.RESERVE large {LARGE}")), ok());
+    assert_eq!(client.run(&format!("BF.RESERVE large {HALF}")), ok());
     assert_eq!(client.run("BF.ADD large a"), int(1));
     assert_eq!(client.run("BF.ADD after a"), int(1));
     for socket in ["disabled", "swapdb"] {
         let replica = Server::with()
             .config(&format!("repl-diskless-load {socket}"))
-            .address_space(SPACE)
+            .address_space(SPACE / 2)
             .replica_of(&primary)
             .start();
         let read = &mut replica.client();
