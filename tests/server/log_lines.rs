@@ -94,7 +94,8 @@ fn a_load_is_one_line_with_versions_processor_and_settings() {
         (
             vec!["maxmemory 1gb".to_owned()],
             format!(
-                "{rate} 0.01, {size} 500, {factor} 2, {most} 0, {missing} no, {layout} native; one filter may take 1073741824 bytes (maxmemory)"
+                "{rate} 0.01, {size} 500, {factor} 2, {most} 0, {missing} no, \
+                 {layout} native; one filter may take 1073741824 bytes (maxmemory)"
             ),
         ),
         (
