@@ -332,7 +332,7 @@ doc: ## Build the API documentation, no warnings
 ##@ Measure
 
 .PHONY: bench
-bench: build ## Measure, with PEERS if given; writes docs/benchmarks.md and its plots
+bench: build ## Measure, with PEERS if given; writes docs/benchmarks.md and the pages of its parts
 	@scripts/setup bench
 	cargo build --release --example floor $(LOCKED)
 	@if [[ "$(or $(BENCH),in-process)" == *in-process* ]]; then cargo bench --bench filter $(LOCKED); fi

@@ -1,8 +1,8 @@
 //! Nanoseconds per item in one process, without a server: add, hit and miss, for sizes, rates,
-//! layers and item lengths.
+//! growth and item lengths.
 //!
 //! `cargo bench --bench filter` prints criterion's report. `make bench` also tabulates the results
-//! in `docs/benchmarks.md`. With `-- pages` it prints the table of `pages.rs`.
+//! in `docs/benchmarks/in-process.md`. With `-- pages` it prints the table of `pages.rs`.
 //!
 //! One filter serves all three measurements, because filling 100 million items takes longer than
 //! querying:
@@ -33,10 +33,11 @@ const TURN: u64 = 8192;
 /// A filter and its items.
 struct Case {
     title: &'static str,
+    /// Items of the full filter.
     capacity: u64,
     rate: f64,
-    /// Layers of the full filter; they determine the capacity of the first layer.
-    layers: u32,
+    /// How many times the items that it is reserved for.
+    growth: u64,
     /// Bytes of an item.
     len: usize,
 }
@@ -50,21 +51,20 @@ const CASES: [Case; 13] = [
     case("100 M items at 1 %", 100_000_000, 0.01, 1, 16),
     case("100 M items at 0.1 %", 100_000_000, 0.001, 1, 16),
     case("10 M items at 0.01 %", 10_000_000, 0.000_1, 1, 16),
-    case("3 M items at 1 %, 2 layers", 3_000_000, 0.01, 2, 16),
-    case("1 M items at 1 %, 8 layers", 1_000_000, 0.01, 8, 16),
+    case("3 M items at 1 %, reserved for 1 M", 3_000_000, 0.01, 3, 16),
+    case("1 M items at 1 %, reserved for 4 k", 1_000_000, 0.01, 255, 16),
     case("1 M items at 1 %, 8 bytes each", 1_000_000, 0.01, 1, 8),
     case("1 M items at 1 %, 100 bytes each", 1_000_000, 0.01, 1, 100),
     case("1 M items at 1 %, 1000 bytes each", 1_000_000, 0.01, 1, 1000),
 ];
 
-const fn case(title: &'static str, capacity: u64, rate: f64, layers: u32, len: usize) -> Case {
-    Case { title, capacity, rate, layers, len }
+const fn case(title: &'static str, capacity: u64, rate: f64, growth: u64, len: usize) -> Case {
+    Case { title, capacity, rate, growth, len }
 }
 
 impl Case {
-    /// An empty filter that holds the capacity in `layers` layers, each twice the one before.
     fn filter<R: Rival>(&self) -> R {
-        R::new(self.capacity.div_ceil((1 << self.layers) - 1), self.rate)
+        R::new(self.capacity.div_ceil(self.growth), self.rate)
     }
 
     /// Items in a timed turn.
@@ -160,7 +160,7 @@ fn main() {
     for case in &CASES {
         measure::<Filter>(&mut criterion, case);
         measure::<Batched>(&mut criterion, case);
-        if case.layers == 1 {
+        if case.growth == 1 {
             measure::<fastbloom::BloomFilter>(&mut criterion, case);
             measure::<bloomfilter::Bloom<[u8]>>(&mut criterion, case);
         }

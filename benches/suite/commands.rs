@@ -60,10 +60,10 @@ const STAGES: [Stage; 4] = [
         starts: 1,
         rounds: 11,
     },
-    // 2,000 * (2^11 - 1) items make the twelfth layer of a filter of layers. This module has pages
-    // above the first.
+    // 2,000 * (2^11 - 1) items make the twelfth layer of a peer. This module has pages above one
+    // layer.
     Stage {
-        title: "12 layers, 4.5 M items",
+        title: "reserved for 2,000, 4.5 M items",
         capacity: 2_000,
         filled: 4_500_000,
         starts: 1,

@@ -1,5 +1,5 @@
 //! `make bench`: tables and plots of several modules side by side, measured in one run on one
-//! machine and written to `docs/benchmarks.md`.
+//! machine and written to `docs/benchmarks/PART.md`, with a list in `docs/benchmarks.md`.
 //!
 //! ```text
 //!   main ─▶ part ─▶ contender ─▶ server ─▶ payload     a part measures, and returns a Section
@@ -91,13 +91,13 @@ fn main() {
         std::process::exit(2);
     }
     let report = Report::open();
-    for (index, (name, run)) in PARTS.iter().enumerate() {
+    for (name, run) in &PARTS {
         let all = arguments.is_empty() && *name != BILLION;
         if all || arguments.iter().any(|word| word == name) {
             eprintln!("bench: {name}");
             if let Some(section) = run() {
                 println!("{section}");
-                report.keep(index, name, &section);
+                report.keep(name, &section);
             }
         }
     }

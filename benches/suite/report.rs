@@ -1,7 +1,6 @@
-//! The page: sections of this run or of an earlier one, the targets and the machine.
-//!
-//! Each part stores its section in `target/bench/`, and the page is written from all sections
-//! there. So a part can be repeated alone; its section states its date.
+//! A page for each part, `docs/benchmarks/PART.md`, with its tables, targets and machine; and
+//! `docs/benchmarks.md`, which lists them and the targets that are missed. So a part can be
+//! repeated alone.
 
 use std::{
     fmt::{self, Display},
@@ -45,7 +44,7 @@ impl Section {
     }
 
     pub(crate) fn heading(&mut self, text: &str) {
-        self.say(&format!("### {text}"));
+        self.say(&format!("## {text}"));
     }
 
     pub(crate) fn table(&mut self, head: &[impl AsRef<str>], rows: &[Vec<String>]) {
@@ -59,7 +58,7 @@ impl Section {
     }
 
     pub(crate) fn plot(&mut self, plot: Plot) {
-        self.say(&format!("![{}](benchmarks/{}.svg)", plot.title, plot.file));
+        self.say(&format!("![{}]({}.svg)", plot.title, plot.file));
         self.plots.push(plot);
     }
 
@@ -86,66 +85,65 @@ impl Section {
 
 impl Display for Section {
     fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
-        writeln!(f, "## {}\n\n{}", self.title, self.body.trim_end())
+        writeln!(f, "# {}\n\n{}\n\n{}", self.title, facts(), self.body.trim_end())?;
+        if !self.targets.is_empty() {
+            write!(f, "\n## Targets\n\n{ROWS}{}", self.targets.concat())?;
+        }
+        Ok(())
     }
 }
 
-/// Where sections are stored, and where the page is written.
+/// The pages of the parts, `docs/benchmarks/PART.md`, and the page that lists them.
 pub(crate) struct Report {
-    kept: PathBuf,
     docs: PathBuf,
 }
 
 impl Report {
     pub(crate) fn open() -> Self {
-        let root = PathBuf::from(env!("CARGO_MANIFEST_DIR"));
-        let kept = target_dir().join("bench");
-        fs::create_dir_all(&kept).expect("the build directory can be written to");
-        Self { kept, docs: root.join("docs") }
+        Self { docs: PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("docs") }
     }
 
-    /// Stores a section under its part's name, and draws its plots.
-    pub(crate) fn keep(&self, index: usize, part: &str, section: &Section) {
-        eprintln!("bench: {part} is part {}", index + 1);
-        let stamp = format!("_{}; {}_", date(), machine());
-        let text = format!("## {}\n\n{stamp}\n\n{}\n", section.title, section.body.trim_end());
-        self.write_kept(&format!("{part}.md"), &text);
-        self.write_kept(&format!("{part}.targets"), &section.targets.concat());
-        let plots = self.docs.join("benchmarks");
-        fs::create_dir_all(&plots).expect("docs can be written to");
+    /// Writes the page of a part, and draws its plots.
+    pub(crate) fn keep(&self, part: &str, section: &Section) {
+        let directory = self.docs.join("benchmarks");
+        fs::create_dir_all(&directory).expect("docs can be written to");
+        fs::write(directory.join(format!("{part}.md")), section.to_string())
+            .expect("docs can be written to");
         for plot in &section.plots {
-            plot.draw(&plots.join(format!("{}.svg", plot.file)));
+            plot.draw(&directory.join(format!("{}.svg", plot.file)));
         }
     }
 
-    fn write_kept(&self, name: &str, text: &str) {
-        fs::write(self.kept.join(name), text).expect("the build directory can be written to");
-    }
-
-    /// Writes the page from the stored sections of `parts`.
+    /// Writes the list of the pages of `parts`, and the targets that they miss.
     pub(crate) fn write(&self, parts: &[&str]) {
-        let kept = |part: &str, kind: &str| {
-            fs::read_to_string(self.kept.join(format!("{part}.{kind}"))).unwrap_or_default()
-        };
-        let all = |kind| {
-            parts
-                .iter()
-                .map(|part| kept(part, kind))
-                .filter(|text| !text.is_empty())
-                .collect::<Vec<_>>()
-        };
-        let mut page = String::from(HEAD);
-        page += &format!("| part of the machine | |\n| --- | --- |\n{}\n", facts());
-        let targets = all("targets").concat();
-        if !targets.is_empty() {
-            page += TARGETS;
-            page += &format!(
-                "| work | target | measured | |\n| --- | ---: | ---: | --- |\n{targets}\n"
-            );
+        let (mut list, mut missed) = (String::new(), String::new());
+        for part in parts {
+            let path = self.docs.join(format!("benchmarks/{part}.md"));
+            let Ok(page) = fs::read_to_string(path) else { continue };
+            let title = page.lines().next().unwrap_or_default().trim_start_matches("# ");
+            let facts = page.lines().nth(2).unwrap_or_default().trim_matches('_');
+            let date = facts.split(';').next().unwrap_or_default();
+            let targets: Vec<&str> = page
+                .lines()
+                .skip_while(|line| *line != "## Targets")
+                .filter(|line| line.ends_with("met |") || line.ends_with("missed** |"))
+                .collect();
+            let lost: Vec<&str> =
+                targets.iter().copied().filter(|line| line.ends_with("missed** |")).collect();
+            let met = match targets.len() {
+                0 => String::new(),
+                all => format!("{} of {all}", all - lost.len()),
+            };
+            list += &format!("| [{title}](benchmarks/{part}.md) | {date} | {met} |\n");
+            for line in lost {
+                let row = line.trim_start_matches("| ").trim_end_matches(" **missed** |");
+                missed += &format!("| {title} | {row}\n");
+            }
         }
-        page += &all("md").join("\n");
-        let path = self.docs.join("benchmarks.md");
-        fs::write(&path, page).expect("docs can be written to");
+        let page = format!(
+            "{HEAD}| part | measured | targets met |\n| --- | --- | --- |\n{list}\n{MISSED}{missed}"
+        );
+        fs::write(self.docs.join("benchmarks.md"), page).expect("docs can be written to");
         eprintln!("bench: wrote docs/benchmarks.md");
     }
 }
@@ -153,10 +151,10 @@ impl Report {
 const HEAD: &str = "\
 # Benchmarks
 
-`make bench` (`benches/suite/`) writes this page; do not edit it. `make bench BENCH=growing` repeats
-one part. `PEERS=\"name=path.so\"` adds other modules. Each table was measured in one run on one
-machine, and contenders took turns. Each part states when it was measured. Compare contenders within
-a table, not tables of different machines.
+`make bench` writes this page and those of its parts; do not edit them. `make bench BENCH=growing`
+repeats one part. `PEERS=\"name=path.so\"` adds other modules. Each table was measured in one run on
+one machine, and contenders took turns. Compare contenders within a table, not tables of different
+machines.
 
 - **floor**: an empty module (`examples/floor.rs`). It opens the key, reads the items, replies, and
   replicates additions. No module can be faster.
@@ -165,15 +163,19 @@ a table, not tables of different machines.
 
 ";
 
-const TARGETS: &str = "\
-## Targets
+const MISSED: &str = "\
+## Targets that are missed
 
 Ratios of server CPU per item within one run, unless the line says otherwise. \"Against the floor\"
 is the cost, if an empty module is 1.0. Between two runs of one module these ratios differed by up
-to 0.13, and ratios to a peer by more. A ratio that is closer to its target than that is neither
-safely met nor safely missed.
+to 0.13, and ratios to a peer by more: a smaller distance from a target is noise.
 
+| part | work | target | measured |
+| --- | --- | ---: | ---: |
 ";
+
+/// The head of the table of targets.
+const ROWS: &str = "| work | target | measured | |\n| --- | ---: | ---: | --- |\n";
 
 /// The build directory of cargo. This program is in `release/deps` below it.
 pub(crate) fn target_dir() -> PathBuf {
@@ -222,34 +224,21 @@ fn commit() -> String {
     output("git", &["describe", "--always"]) + dirty
 }
 
-/// Rows of the table of the machine.
+/// When, where and of what the part was measured, in one line.
 fn facts() -> String {
     let server = std::env::var("REDIS_SERVER").unwrap_or_else(|_| "redis-server".into());
     let server = output(&server, &["--version"]);
     let server = server.split(" sha").next().unwrap_or_default().to_owned();
+    let rustc = output("rustc", &["--version"]);
     let peers = std::env::var("PEERS").unwrap_or_default();
-    let names: Vec<&str> =
-        peers.split_whitespace().filter_map(|peer| peer.split('=').next()).collect();
-    let parts =
-        std::env::args().skip(1).filter(|word| word != "--bench").collect::<Vec<_>>().join(" ");
-    let mut line = String::from("make bench");
-    if !parts.is_empty() {
-        line += &format!(" BENCH=\"{parts}\"");
-    }
-    if !names.is_empty() {
-        line += &format!(
-            " PEERS=\"{}\"",
-            names.iter().map(|name| format!("{name}=...")).collect::<Vec<_>>().join(" ")
-        );
-    }
-    let rows = [
-        ("date", date()),
-        ("processor", processor()),
-        ("kernel", output("uname", &["-sr"])),
-        ("server", server),
-        ("compiler", output("rustc", &["--version"])),
-        ("commit", commit()),
-        ("command", format!("`{line}`")),
-    ];
-    rows.iter().map(|(name, value)| format!("| {name} | {value} |\n")).collect()
+    let names = peers.split_whitespace().filter_map(|peer| peer.split('=').next());
+    let peers: String = names.map(|name| format!("; {name}")).collect();
+    let kernel = output("uname", &["-sr"]);
+    format!(
+        "_{}; {}; commit {}; {server}{peers}; {}; {kernel}; {rustc}_",
+        date(),
+        machine(),
+        commit(),
+        processor()
+    )
 }
