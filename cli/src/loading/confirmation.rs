@@ -59,6 +59,17 @@ impl Confirmation {
         self.acks > 0 || self.durable
     }
 
+    /// What it waits for, for the user.
+    pub(super) fn lacking(&self) -> &'static str {
+        match (self.acks > 0, self.durable) {
+            (false, _) => "the AOF is not synced",
+            (true, false) => "too few replicas acknowledged (--acks 0 waits for none)",
+            (true, true) => {
+                "too few replicas acknowledged (--acks 0 waits for none), or the AOF is not synced"
+            }
+        }
+    }
+
     pub(super) fn is_due(&self) -> bool {
         self.at.elapsed() > CONFIRM_EVERY[usize::from(self.durable)]
     }

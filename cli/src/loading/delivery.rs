@@ -229,11 +229,11 @@ impl Delivery {
             match self.confirmation.state(&mut self.wire, &self.route.key) {
                 Ok(State::Confirmed) => break,
                 Ok(State::NotYet) => {
-                    const WHY: &str = "too few replicas acknowledged, or the AOF is not synced";
+                    let why = self.confirmation.lacking();
                     if self.retry.failing() >= Some(SILENCE) {
-                        self.remark_failing(WHY);
+                        self.remark_failing(why);
                     }
-                    self.pause(WHY)?;
+                    self.pause(why)?;
                 }
                 Ok(State::Unproved(why)) => {
                     let surely = now == Now::Surely || self.queue.held() > 2 * self.route.held;

@@ -328,8 +328,12 @@ fn a_load_says_what_it_waits_for() {
     let _stopped = Stopped::stop(replica.pid());
     let ran = run_at(&server, &format!("load urls --retry-for 4s {}", path.display()));
     assert_eq!(ran.code, 5, "{ran:?}");
-    let line = "too few replicas acknowledged, or the AOF is not synced; trying again for 4 s";
-    assert_eq!(ran.stderr.matches(line).count(), 1, "{ran:?}");
+    // The node, what it lacks, and the way out.
+    let line = format!(
+        "127.0.0.1:{}: too few replicas acknowledged (--acks 0 waits for none); trying again for 4 s",
+        server.port()
+    );
+    assert_eq!(ran.stderr.matches(&line).count(), 1, "{ran:?}");
 }
 
 /// With --durable another key is written if all items were known, because WAITAOF covers what the
