@@ -4,14 +4,13 @@
 //!   params ─▶ stack ─▶ layer/ ─┬─ blocked    bits, in blocks       (reserved filters)
 //!               │              ├─ classic    bits of other products' filters
 //!               │              └─ bits, item_set, shape
-//!               ├─▶ plan       the numbers of one layer ─▶ sizing/ (block_rate)
-//!               ├─▶ extra      older layers, valkey-bloom's keys
+//!               ├─▶ plan       the numbers of its layers, their invariants ─▶ sizing/ (block_rate)
 //!               ├─▶ foreign/   family: redisbloom, valkey_bloom, guava
 //!               └─▶ hash/      XXH3-128 once per item; probe: its positions in a block
 //!
 //!   batch      many items through the stack at once       geometry   size of a layer's blocks
-//!   estimate   fill and rate right now                    check      invariants of a stored filter
-//!   merge      the union of filters of layers             prefetch_hint   prefetch an item early
+//!   estimate   fill and rate right now                    prefetch_hint   prefetch an item early
+//!   merge      the union of filters of layers
 //!   identity   tells filters apart without showing their seeds
 //!   pages/     pages that split: the one structure of filters that grow, count or forget
 //!   paged/     those filters
