@@ -55,8 +55,12 @@ impl Strategy {
     }
 }
 
-/// Reads the bytes of `writeTo`. Computes the purpose from bits and probes if it is `None`,
-/// otherwise refuses other bits and probes as `Error::Design`.
+/// Reads the bytes of `writeTo` into a filter of at most `ceiling` bytes of bits. Computes the
+/// purpose from bits and probes if it is `None`.
+///
+/// # Errors
+/// `Error::Design` if `purpose` gives other bits or probes, and any other [`Error`] for bad bytes;
+/// nothing stays allocated.
 pub fn read(bytes: &[u8], purpose: Option<Purpose>, ceiling: u64) -> Result<Filter, Error> {
     let mut reader = Reader::plain(bytes);
     let strategy = match reader.u8()? {
@@ -91,7 +95,11 @@ pub fn read(bytes: &[u8], purpose: Option<Purpose>, ceiling: u64) -> Result<Filt
     filter(shape, purpose, ceiling, whole.iter().map(|long| u64::from_be_bytes(*long)))
 }
 
-/// Copies the bits of a bitmap. `Error::Beyond` or `Error::Short` if it is not for that purpose.
+/// Copies the bits of a bitmap into a filter of at most `ceiling` bytes of bits.
+///
+/// # Errors
+/// `Error::Beyond` and `Error::Short` if the bitmap is not one of `purpose`, `Error::Design` if no
+/// bitmap is, and those of the filter that `purpose` gives.
 pub fn read_bitmap(
     bitmap: &[u8],
     strategy: Strategy,

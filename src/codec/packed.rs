@@ -60,7 +60,11 @@ pub struct Packed<'a> {
 }
 
 impl<'a> Packed<'a> {
-    /// Checks the whole blob: lengths of LENGTHS, and that WIDTH has whole items.
+    /// Checks the whole blob.
+    ///
+    /// # Errors
+    /// LENGTHS: a length that reaches beyond the end or is no LEB128 of at most ten bytes. WIDTH:
+    /// bytes behind the last whole item. LINES accepts every blob.
     pub fn new(format: Format, blob: &'a [u8]) -> Result<Self, BadByte> {
         let unread = match format {
             Format::Lines => 0,
@@ -135,6 +139,7 @@ fn split_item(blob: &[u8]) -> Option<(&[u8], &[u8])> {
     split_long_item(blob)
 }
 
+/// [`split_item`] for a length of several bytes. Not inlined: most lengths have one.
 #[inline(never)]
 fn split_long_item(blob: &[u8]) -> Option<(&[u8], &[u8])> {
     let mut length = 0;

@@ -22,11 +22,13 @@
 //! Expansion 0 is a non-scaling filter. All layers have the seed of the first layer. A seed that is
 //! not random is public (`FIXED_SEED`). valkey-bloom refuses files that break these rules.
 //!
-//! The order of fields of a layer in the RDB is that of a public description of 1.0.1
-//! (`tests/fixtures/README.md`). Development builds wrote another order, which is refused.
+//! The order of fields of a layer in the RDB is that of a public description of 1.0.1; no published
+//! binary was compared (`tests/fixtures/README.md`). Development builds before 1.0.0 wrote another
+//! order under the same encoding version: bitmap, capacity, items. It is refused.
 //!
-//! RDB and blob are written as they were read, so files go both ways. Numbers that can be computed
-//! are compared with the computed ones.
+//! RDB and blob are written as they were read, so files go both ways. A layer is allocated when its
+//! bitmap has arrived and has the length that follows from capacity and rate. Other numbers that
+//! can be computed are compared with the computed ones.
 
 use super::{
     Error,
@@ -41,7 +43,9 @@ use crate::filter::{
 
 /// The encoding version of valkey-bloom's RDB.
 pub const ENCODING_VERSION: i32 = 1;
+/// The version of a blob.
 const BLOB: u8 = 1;
+/// The version of a bitmap.
 const BITMAP: u8 = 1;
 /// Bytes of a bitmap before its bits.
 const HEADER: usize = 45;
@@ -136,12 +140,16 @@ impl Arriving {
 
 fn count(layers: u64) -> Result<usize, Error> {
     match usize::try_from(layers) {
+        // The count reserves no memory: a layer is allocated when its bytes arrive.
         Ok(layers @ 1..=MAX_LAYERS) => Ok(layers),
         _ => Err(FilterError::Layers.into()),
     }
 }
 
 /// Reads a filter with the `ENCODING_VERSION` and at most `ceiling` bytes of bits.
+///
+/// # Errors
+/// Any [`Error`]; nothing stays allocated.
 pub fn load(source: &mut impl NumberSource, ceiling: u64) -> Result<Filter, Error> {
     let mut unsigned = || source.unsigned().ok_or(Error::Truncated);
     let (layers, expansion) = (count(unsigned()?)?, unsigned()?);
@@ -161,6 +169,9 @@ pub fn load(source: &mut impl NumberSource, ceiling: u64) -> Result<Filter, Erro
 }
 
 /// Reads a blob into a filter of at most `ceiling` bytes of bits.
+///
+/// # Errors
+/// Any [`Error`]; nothing stays allocated.
 pub fn read_blob(blob: &[u8], ceiling: u64) -> Result<Filter, Error> {
     let mut reader = Reader::plain(blob);
     match reader.u8()? {
@@ -245,5 +256,6 @@ fn put_bitmap(layer: &Layer, family: &Valkey, out: &mut Vec<u8>) {
     out.extend(shape.bytes.to_le_bytes());
     out.extend(u32::from(shape.probes).to_le_bytes());
     out.extend(family.seed);
+    // The last word may not be full.
     stream::put(layer.bits().words(), shape.bytes as usize, out);
 }

@@ -9,7 +9,8 @@
 //!   layer n-1   probe ...
 //! ```
 //!
-//! Nothing is allocated: the hashes of a chunk (1 KiB) are on the stack.
+//! Nothing is allocated: the hashes of a chunk (1 KiB) are on the stack, and the items found are a
+//! set in a `u64` (`layer/item_set.rs`).
 
 use super::{
     error::Error,
@@ -53,8 +54,11 @@ impl Filter {
     }
 
     /// Adds each item in order, as [`Filter::add`] does. Answers, one chunk at a time, whether each
-    /// item tested absent before. The item that fails and all after it are not added and get no
-    /// answer.
+    /// item tested absent before.
+    ///
+    /// # Errors
+    /// Those of [`Filter::add`]. The first item that fails and all items after it are not added and
+    /// get no answer.
     #[inline]
     pub fn add_each<'a>(
         &mut self,
@@ -97,7 +101,7 @@ impl Filter {
     }
 
     /// [`Self::add_each`] of items that must not be refused. Without room, an item is added
-    /// uncounted.
+    /// uncounted: it is never lost, but the error rate is guaranteed only up to the capacity.
     #[cold]
     pub fn add_each_uncounted<'a>(
         &mut self,

@@ -7,7 +7,8 @@
 //! Aumasson and Bernstein, "SipHash: a fast short-input PRF" (2012). The output of a pseudorandom
 //! function does not give its key away, so clients may see the identity, and not the seed.
 //!
-//! Filters with one public seed, and families that have no seed, differ only by their parameters.
+//! Two filters with random seeds have equal identities with probability 2^-64. Filters with one
+//! public seed, and families that have no seed, differ only by their parameters.
 
 use std::hash::Hasher as _;
 

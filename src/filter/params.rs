@@ -22,6 +22,9 @@ impl Expansion {
     pub const USUAL: Self = Self(2);
 
     /// An expansion by `factor`, at most [`MAX_EXPANSION`]; 0 is [`Self::NONSCALING`].
+    ///
+    /// # Errors
+    /// `Error::Expansion` above [`MAX_EXPANSION`].
     pub fn new(factor: u64) -> Result<Self, Error> {
         match u16::try_from(factor) {
             Ok(factor) if factor <= MAX_EXPANSION => Ok(Self(factor.into())),
@@ -66,7 +69,10 @@ pub struct Params {
 }
 
 impl Params {
-    /// Checks the ranges. Errors: `Error::ErrorRate` (NaN included) or `Error::Capacity`.
+    /// Checks the ranges.
+    ///
+    /// # Errors
+    /// `Error::ErrorRate` (NaN included) or `Error::Capacity`.
     pub fn check(&self) -> Result<(), Error> {
         check_ranges(self.error_rate, self.capacity)
     }

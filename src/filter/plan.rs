@@ -3,8 +3,9 @@
 //! Stored bytes are hostile until they pass this check. A decoder first parses numbers into a
 //! [`Plan`], calls [`Plan::check`], and only then allocates and reads bits.
 //!
-//! Each native layer stores its own geometry, so the sizing may improve without a new encoding. The
-//! shape of a RedisBloom or valkey-bloom layer must follow from its capacity and rate.
+//! Each native layer stores its own rate and geometry, so the sizing may improve without a new
+//! encoding. The shape of a RedisBloom or valkey-bloom layer must follow from its capacity and
+//! rate, because those products always compute it (`foreign/redisbloom.rs`).
 
 use super::{
     error::Error,
@@ -27,7 +28,10 @@ pub struct Demand {
 }
 
 impl Demand {
-    /// `Error::Ceiling` if the filter may not have so much.
+    /// Calls `ceiling`, which returns the bytes that the filter may have in total.
+    ///
+    /// # Errors
+    /// `Error::Ceiling` if `wanted` is above them.
     pub fn check(self, ceiling: impl FnOnce(Self) -> u64) -> Result<(), Error> {
         let (wanted, ceiling) = (self.wanted, ceiling(self));
         if wanted <= ceiling { Ok(()) } else { Err(Error::Ceiling { wanted, ceiling }) }
@@ -64,6 +68,9 @@ impl LayerPlan {
     }
 
     /// Makes the layer, with all bits clear.
+    ///
+    /// # Errors
+    /// `Error::OutOfMemory`.
     pub fn empty(&self) -> Result<Layer, Error> {
         let mut layer = Layer::new(self.shape, self.capacity, self.error_rate)?;
         layer.set_counted(self.items);
@@ -71,6 +78,9 @@ impl LayerPlan {
     }
 
     /// Makes the layer, whose bits are still to arrive.
+    ///
+    /// # Errors
+    /// `Error::OutOfMemory`.
     pub fn arriving(&self) -> Result<Layer, Error> {
         let mut layer = Layer::arriving(self.shape, self.capacity, self.error_rate)?;
         layer.set_counted(self.items);
@@ -79,6 +89,9 @@ impl LayerPlan {
 
     /// Makes the empty layer of a plan. `present` is the bytes of bits that the filter has already;
     /// `ceiling` returns the bytes that it may have in total.
+    ///
+    /// # Errors
+    /// `Error::Ceiling`, also if `plan` is `None`; `Error::OutOfMemory`.
     pub(super) fn make(
         plan: Option<Self>,
         present: u64,
@@ -125,6 +138,10 @@ impl Plan {
     }
 
     /// The plan of a new native filter of `params` with bits. Allocates none.
+    ///
+    /// # Errors
+    /// Those of [`Filter::new`] for any memory: `Error::ErrorRate`, `Error::Capacity`, and
+    /// `Error::Ceiling` if the bits cannot be addressed.
     pub fn new(params: &Params) -> Result<Self, Error> {
         params.check()?;
         let &Params { error_rate, capacity, expansion, seed, .. } = params;
@@ -148,6 +165,10 @@ impl Plan {
     }
 
     /// Checks every invariant.
+    ///
+    /// # Errors
+    /// `Error::Impossible` for the first invariant that is broken, or the error of a number that is
+    /// out of its range.
     pub fn check(&self) -> Result<(), Error> {
         let (count, factor) = (self.layers.len(), self.expansion.factor());
         let native = self.family == Family::Native;
@@ -217,17 +238,29 @@ impl Plan {
         sound && layer.shape.words() <= MAX_WORDS
     }
 
-    /// Makes a filter of this checked plan with all bits clear, for a decoder to fill.
+    /// Makes a filter of this plan with all bits clear, for a decoder to fill. Call [`Self::check`]
+    /// first.
+    ///
+    /// # Errors
+    /// `Error::Ceiling` if the bits take more than `ceiling` bytes, `Error::OutOfMemory`.
     pub fn allocate(&self, ceiling: u64) -> Result<Filter, Error> {
         self.build(ceiling, LayerPlan::empty)
     }
 
-    /// [`Self::allocate`], but the bits have not arrived: each layer has room for one word.
+    /// [`Self::allocate`], but the bits have not arrived: each layer has room for one word
+    /// ([`Layer::arriving`]).
+    ///
+    /// # Errors
+    /// Those of [`Self::allocate`].
     pub fn begin(&self, ceiling: u64) -> Result<Filter, Error> {
         self.build(ceiling, LayerPlan::arriving)
     }
 
-    /// Makes a filter of this checked plan, whose layers `layer` makes, oldest first.
+    /// Makes a filter of this plan, whose layers `layer` makes, oldest first. Call [`Self::check`]
+    /// first.
+    ///
+    /// # Errors
+    /// Those of [`Self::allocate`], and those of `layer`.
     pub fn build<E: From<Error>>(
         &self,
         ceiling: u64,
@@ -244,6 +277,9 @@ impl Plan {
     }
 
     /// The filter of this plan, of layers that follow it.
+    ///
+    /// # Errors
+    /// `Error::Layers` if there are none.
     pub fn with_layers(&self, layers: Vec<Layer>) -> Result<Filter, Error> {
         let &Self { family, seed, error_rate, expansion, shard, .. } = self;
         let filter = Filter::from_layers(family, seed, error_rate, expansion, layers);

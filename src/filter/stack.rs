@@ -17,8 +17,9 @@
 //! Baquero, Preguiça and Hutchison, "Scalable Bloom Filters" (2007). An item is added to the newest
 //! layer, and counted, only if no layer holds it.
 //!
-//! The newest layer is a field of the struct: a filter of one layer is one struct of 80 bytes and
-//! one bit array, and its hot path follows one pointer.
+//! The newest layer is a field of the struct, not an element of the list: most filters have one
+//! layer. Such a filter is one struct of 80 bytes and one bit array, and its hot path follows one
+//! pointer.
 
 use super::{
     error::Error,
@@ -72,7 +73,12 @@ impl Extra {
 }
 
 impl Filter {
-    /// Makes an empty filter whose bits take at most `ceiling` bytes. Memory is zeroed lazily.
+    /// Makes an empty filter whose bits take at most `ceiling` bytes. Memory is zeroed lazily, so
+    /// time and resident memory do not depend on the size.
+    ///
+    /// # Errors
+    /// `Error::ErrorRate`, `Error::Capacity`, `Error::Ceiling`, `Error::OutOfMemory`. Nothing stays
+    /// allocated after an error.
     pub fn new(params: &Params, ceiling: u64) -> Result<Self, Error> {
         params.check()?;
         let &Params { error_rate, capacity, expansion, seed, .. } = params;
@@ -81,7 +87,11 @@ impl Filter {
         Ok(Self { seed, error_rate, newest, extra: None, expansion, family: Tag::Native })
     }
 
-    /// Makes an empty filter as valkey-bloom does. Ignores the seed of `params`.
+    /// Makes an empty filter as valkey-bloom does, whose bits take at most `ceiling` bytes. Ignores
+    /// the seed of `params`.
+    ///
+    /// # Errors
+    /// Those of [`Self::new`], and `Error::ErrorRate` for a tightening ratio outside (0, 1).
     pub fn of_valkey(valkey: Valkey, params: &Params, ceiling: u64) -> Result<Self, Error> {
         params.check()?;
         let &Params { error_rate, capacity, expansion, .. } = params;
@@ -100,6 +110,9 @@ impl Filter {
 
     /// Makes an empty filter as RedisBloom does, whose bits take at most `ceiling` bytes. Ignores
     /// the seed of `params`.
+    ///
+    /// # Errors
+    /// Those of [`Self::new`].
     pub fn of_redisbloom(params: &Params, ceiling: u64) -> Result<Self, Error> {
         params.check()?;
         let (family, scales) = (RedisBloom::PRESENT, params.expansion.factor().is_some());
@@ -143,8 +156,9 @@ impl Filter {
         })
     }
 
-    /// Makes the filter a shard of a sharded filter, or of none. Encodings of other products have
-    /// no place for a shard.
+    /// Makes the filter a shard of a sharded filter, or of none. Leaves a filter of another product
+    /// as it is, because its encodings have no place for a shard. The filter does not check its
+    /// items: its caller does.
     #[must_use]
     pub fn with_shard(mut self, shard: Option<Shard>) -> Self {
         if self.family == Tag::Native && shard != self.shard() {
@@ -172,6 +186,7 @@ impl Filter {
     fn valkey(&self) -> Valkey {
         let extra = self.extra.as_deref();
         let valkey = extra.and_then(|extra| extra.valkey.as_deref().copied());
+        // Not the default, whose seed is public.
         valkey.expect("a filter tagged Valkey has its seed")
     }
 
@@ -228,6 +243,7 @@ impl Filter {
     /// (`count`): its index, and where it begins. A byte past the end gives the newest layer.
     pub fn layer_at(&self, at: u64, count: fn(Start) -> u64) -> (usize, Start) {
         let older = self.older();
+        // A native filter has one layer, which begins at 0.
         let start = |layer: &Layer| layer.span().map_or(Start::default(), |(start, _)| start);
         if count(start(&self.newest)) <= at {
             return (older.len(), start(&self.newest));
@@ -253,7 +269,8 @@ impl Filter {
         self.extra.as_deref().map_or(&[], |extra| extra.older.as_slice())
     }
 
-    /// Addresses of the allocations besides bits and boxes of layers, for memory accounting.
+    /// Addresses of the allocations besides bits and boxes of layers, for memory accounting: null
+    /// for an absent one, `None` if there is none.
     pub fn older_memory(&self) -> Option<[*const u8; 3]> {
         let extra = self.extra.as_deref()?;
         let older = extra.older.first().map_or(std::ptr::null(), std::ptr::from_ref);
@@ -334,8 +351,11 @@ impl Filter {
         self.older().iter().rev().any(|layer| layer.contains(hash))
     }
 
-    /// Adds the item; returns whether it tested absent. A full filter grows first ([`Self::grow`]).
-    /// After an error the filter is unchanged.
+    /// Adds the item; returns whether it tested absent. The filter changes only if it did. A full
+    /// filter grows first, and then calls `ceiling` as [`Self::grow`] does.
+    ///
+    /// # Errors
+    /// Those of [`Self::grow`]. The filter is unchanged then and still answers queries.
     #[inline]
     pub fn add(&mut self, hash: Hash, ceiling: impl FnOnce(Demand) -> u64) -> Result<bool, Error> {
         if !self.older().is_empty() || self.newest.is_full() {
@@ -361,19 +381,28 @@ impl Filter {
         Ok(self.newest.add(hash))
     }
 
-    /// Adds an item that must not be refused: without room, the newest layer takes it uncounted.
+    /// Adds an item that must not be refused: without room, the newest layer takes it uncounted. It
+    /// is never lost, but the error rate is guaranteed only up to the capacity.
     #[cold]
     pub(super) fn add_uncounted(&mut self, hash: Hash) -> bool {
         self.add(hash, |_| u64::MAX).unwrap_or_else(|_| self.newest.add_uncounted(hash))
     }
 
     /// Copies the filter, with the same seed, bits and counts.
+    ///
+    /// # Errors
+    /// `Error::OutOfMemory`.
     pub fn duplicate(&self) -> Result<Self, Error> {
         let extra = self.extra.as_deref().map(Extra::duplicate).transpose()?;
         Ok(Self { newest: self.newest.duplicate()?, extra, ..*self })
     }
 
-    /// Adds a new layer, if the bits of all layers may then take that much by `ceiling`.
+    /// Adds a new layer. `ceiling` gets the bytes that the bits of all layers take and would take
+    /// then, and returns the bytes that they may take. It is called once, after all other checks.
+    ///
+    /// # Errors
+    /// `Error::Full` for a non-scaling filter, `Error::Overflow` for one that goes on in pages,
+    /// `Error::Layers`, `Error::Ceiling`, `Error::OutOfMemory`.
     #[cold]
     pub fn grow(&mut self, ceiling: impl FnOnce(Demand) -> u64) -> Result<(), Error> {
         let factor = self.expansion.factor().ok_or(Error::Full)?;
@@ -395,11 +424,15 @@ impl Filter {
     }
 
     /// Makes a filter that was refused with `Error::Overflow` one of pages above its layer, which
-    /// leaves this one empty.
+    /// takes its place. What is left here is empty.
+    ///
+    /// # Errors
+    /// `Error::OutOfMemory`; nothing has changed then.
     pub fn overflow(&mut self) -> Result<Paged, Error> {
         let (params, shard) = (self.params(), self.shard());
         let empty = LayerPlan::native(1, self.error_rate);
         let empty = LayerPlan::make(empty, 0, |demand| demand.wanted)?;
+        // Does not fail once the layer is taken out: empty pages allocate nothing.
         Paged::above(std::mem::replace(&mut self.newest, empty), &params, shard)
     }
 

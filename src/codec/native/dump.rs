@@ -17,11 +17,13 @@
 //! SCANDUMP returned with the data, so the data ends at byte iterator - 1.
 //!
 //! A dump takes many commands, and the filter may change between them. Additions only set bits, so
-//! the copy has all items of the beginning, and each frame has the newest count. A filter that
+//! the copy has all items that were in the filter when the dump began. Each frame carries the
+//! newest item count, so the copy counts the items that were added during the dump. A filter that
 //! grows or is replaced gets another identity, and its chunks are refused.
 //!
 //! A filter from RedisBloom is dumped in RedisBloom's format (`redisbloom/`): the same iterators,
-//! chunks without a frame, and a header without a magic.
+//! chunks without a frame, and a header without a magic. The first 8 bytes of that header are an
+//! item count. The magic and version of a native header, read as a count, are 4 * 10^14 items.
 
 use super::{header, stream};
 use crate::{
@@ -63,7 +65,8 @@ fn read_header(data: &[u8]) -> Result<Plan, Error> {
     }
 }
 
-/// Returns the next iterator and the chunk for iterator `from`; `None` beyond the end or below 1.
+/// Returns the next iterator and the chunk for iterator `from`, which may be any number; `None`
+/// beyond the end and below 1.
 pub fn at(filter: &Filter, from: i64) -> Option<(i64, Vec<u8>)> {
     cut(filter, from, filter.bit_bytes())
 }
@@ -115,6 +118,7 @@ pub enum Taken {
     Last,
 }
 
+/// A chunk that belongs to a filter, with or without a frame.
 struct Part<'a> {
     /// First byte in the stream.
     first: u64,
@@ -142,6 +146,7 @@ impl<'a> Part<'a> {
         let (bits, total) = (reader.rest(), filter.bit_bytes());
         let end = first.checked_add(bits.len() as u64);
         let to = end.unwrap_or(u64::MAX);
+        // The iterator and the frame must give the same end.
         if iterator.checked_sub(1).and_then(|last| u64::try_from(last).ok()) != end {
             return Err(Error::Order { from: first, to, received: 0 });
         }
@@ -162,7 +167,11 @@ impl<'a> Part<'a> {
 }
 
 impl Load {
-    /// Begins with the header of a dump, of a filter of at most `ceiling` bytes of bits.
+    /// Begins with the header of a dump, of a filter of at most `ceiling` bytes of bits. Their
+    /// memory is allocated as they arrive ([`Self::take`]).
+    ///
+    /// # Errors
+    /// `Error::Filter` with `Ceiling` or `OutOfMemory`, and any other [`Error`] for bad bytes.
     pub fn begin(data: &[u8], ceiling: u64) -> Result<Self, Error> {
         let plan = read_header(data)?;
         Ok(Self::resume(plan.begin(ceiling)?, 0))
@@ -232,8 +241,13 @@ impl Load {
         cut(&self.filter, from, self.received)
     }
 
-    /// Takes the next chunk, or one that was taken already. If it needs more memory, `ceiling`
-    /// returns how many bytes of bits the whole filter may take. After an error no bit has changed.
+    /// Takes the next chunk, or one that was taken already: a client repeats it if it got no reply.
+    /// If the chunk needs more memory, `ceiling` gets the allocated bytes ([`Self::room`]) and
+    /// those of the whole filter, and returns how many bytes of bits the filter may take.
+    ///
+    /// # Errors
+    /// `Error::Order` for a gap, `Error::OtherFilter`, `Error::Filter` with `Ceiling` or
+    /// `OutOfMemory`, and any other [`Error`] for bad bytes; no bit changes then.
     pub fn take(
         &mut self,
         iterator: i64,
@@ -260,6 +274,9 @@ impl Load {
     }
 
     /// Copies the incomplete filter.
+    ///
+    /// # Errors
+    /// `FilterError::OutOfMemory`.
     pub fn duplicate(&self) -> Result<Self, FilterError> {
         Ok(Self { filter: self.filter.duplicate()?, ..*self })
     }
@@ -271,6 +288,10 @@ impl Load {
 }
 
 /// Accepts a repeated chunk for a complete `filter` that has every bit of it already.
+///
+/// # Errors
+/// `Error::Exists` for a header, `Error::Complete` for a chunk that would change the filter, and
+/// any other [`Error`] for bad bytes.
 pub fn repeat(filter: &Filter, iterator: i64, data: &[u8]) -> Result<(), Error> {
     if iterator == 1 && read_header(data).is_ok() {
         return Err(Error::Exists);

@@ -41,8 +41,9 @@
 //!   rule (filter/layer/classic/positions.rs): 0 remainder, 1 low bits, 2 prime, 3 mitz32, 4 mitz64
 //! ```
 //!
-//! Version 3 is version 2 with records between the fields of the family and the layers. A new
-//! property gets a new kind of record, not a new version.
+//! Version 3 is version 2 with records between the fields of the family and the layers, for filters
+//! with a property that most lack. A new property gets a new kind of record, not a new version. A
+//! new meaning of the bits gets a new version.
 //!
 //! ```text
 //!   bytes 0 to 40 of version 1, with version = 3, then:
@@ -72,8 +73,9 @@
 //! Kinds ascend, so no kind is there twice; 0 is no kind. A header that breaks this is refused, so
 //! that each filter has one header, which its identity is computed from.
 //!
-//! A release that does not know a kind below 32,768 refuses the header. Records of kinds from
-//! 32,768 on are optional: such a release skips them, and the identity of a filter leaves them out.
+//! A filter is not the same without a record of a kind below 32,768, so a release that does not
+//! know the kind refuses the header. Records of kinds from 32,768 on are optional: such a release
+//! skips the record, and does not write it again. The identity of a filter leaves them out.
 
 use super::paged::end;
 use crate::{
@@ -93,6 +95,7 @@ use crate::{
 pub(in crate::codec) const MAGIC: &str = "rbloom";
 /// The version for native filters of blocked layers.
 const NATIVE: u16 = 1;
+/// The version for all other filters without records.
 const ANY: u16 = 2;
 /// The version for filters with records.
 const RECORDS: u16 = 3;
@@ -124,6 +127,7 @@ const GENERATION_BYTES: usize = 16;
 /// Options of the family `REDISBLOOM`.
 const EXACT: u8 = 1;
 const HASH64: u8 = 4;
+/// Rules of a classic layer.
 const REMAINDER: u8 = 0;
 const LOW_BITS: u8 = 1;
 const PRIME: u8 = 2;
@@ -175,6 +179,7 @@ fn put(plan: &Plan, records: &[(u16, Vec<u8>)], present: u64) -> Vec<u8> {
     out.extend(plan.seed.to_le_bytes());
     out.extend(plan.error_rate.to_le_bytes());
     out.extend(plan.expansion.factor().unwrap_or(0).to_le_bytes());
+    // A filter never has more than `MAX_LAYERS`.
     out.extend((plan.layers.len() as u32).to_le_bytes());
     out.extend(present.to_le_bytes());
     match plan.family {
@@ -192,6 +197,7 @@ fn put(plan: &Plan, records: &[(u16, Vec<u8>)], present: u64) -> Vec<u8> {
         Family::Guava => out.push(GUAVA),
     }
     if version == RECORDS {
+        // There are three kinds, and no record has 4 GiB.
         out.extend((records.len() as u16).to_le_bytes());
         for (kind, bytes) in records {
             out.extend(kind.to_le_bytes());

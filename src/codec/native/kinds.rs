@@ -27,8 +27,14 @@ pub enum Stored {
     Partial(Load),
 }
 
-/// Reads the strings that were written by `save`, into a filter of at most `ceiling` bytes. A
-/// filter that the allocator refuses is read to its end, so that what comes after it can be read.
+/// Reads the strings that [`rdb::save`], [`paged::rdb::save`] or [`Load::save`] wrote, into a
+/// filter of at most `ceiling` bytes of bits or pages.
+///
+/// Memory is allocated as they arrive, so a forged size costs nothing. A filter that the allocator
+/// refuses is read to its end all the same, so that what comes after it can be read.
+///
+/// # Errors
+/// Any [`Error`]; nothing stays allocated.
 pub fn load(source: &mut impl Source, ceiling: u64) -> Result<Stored, Error> {
     let header = source.next().ok_or(Error::Truncated)?;
     let (described, present) = header::decode(header.as_ref())?;
@@ -50,7 +56,11 @@ pub enum Load {
 }
 
 impl Load {
-    /// Begins with the header of a dump, of a filter of at most `ceiling` bytes.
+    /// Begins with the header of a dump, of a filter of at most `ceiling` bytes of bits. Memory is
+    /// allocated as chunks arrive.
+    ///
+    /// # Errors
+    /// `Error::Filter` with `Ceiling` or `OutOfMemory`, and any other [`Error`] for bad bytes.
     pub fn begin(data: &[u8], ceiling: u64) -> Result<Self, Error> {
         match header::decode(data) {
             Ok((Described::Pages(_), _)) => {
@@ -85,7 +95,11 @@ impl Load {
     }
 
     /// Takes the next chunk, or one that was taken already. `ceiling` returns how many bytes the
-    /// filter may take. After an error nothing has changed.
+    /// filter may take.
+    ///
+    /// # Errors
+    /// `Error::Order` for a gap, `Error::OtherFilter`, `Error::Filter` with `Ceiling` or
+    /// `OutOfMemory`, and any other [`Error`] for bad bytes; nothing changes then.
     pub fn take(
         &mut self,
         iterator: i64,
@@ -131,6 +145,9 @@ impl Load {
     }
 
     /// The filter, after [`Self::take`] has returned [`Taken::Last`].
+    ///
+    /// # Errors
+    /// `Error::Filter` with `OutOfMemory`, and others if the pages are not those of the header.
     pub fn finish(self) -> Result<Stored, Error> {
         match self {
             Self::Layers(load) => Ok(Stored::Layers(load.into_filter())),
@@ -139,6 +156,9 @@ impl Load {
     }
 
     /// Copies the incomplete filter.
+    ///
+    /// # Errors
+    /// `FilterError::OutOfMemory`.
     pub fn duplicate(&self) -> Result<Self, FilterError> {
         match self {
             Self::Layers(load) => load.duplicate().map(Self::Layers),

@@ -55,7 +55,8 @@ fn put(filter: &Filter, present: u64, sink: &mut impl Sink) {
     }
 }
 
-/// Reads the strings behind the header.
+/// Reads the strings behind the header, for [`kinds::load`]. Memory is allocated as the bits
+/// arrive. A partial filter gets the memory for its missing bits when BF.LOADCHUNK continues.
 pub(super) fn load(
     plan: &Plan,
     present: u64,
@@ -65,6 +66,7 @@ pub(super) fn load(
     let mut left = present;
     let filter = plan.build(ceiling, |plan| layer(plan, source, &mut left));
     if let Err(Error::Filter(FilterError::OutOfMemory(_))) = filter {
+        // What comes after the filter must still be read.
         while left > 0 {
             piece(source, left, &mut left)?;
         }

@@ -1,5 +1,9 @@
-//! The bits of all layers, oldest first, as one stream of bytes, least significant bit first. A
-//! layer is a whole number of words.
+//! The bits of all layers, oldest first, as one stream: byte i has the bits 8 i to 8 i + 7, least
+//! significant first. A layer is a whole number of words, so a position in the stream that is a
+//! multiple of 8 starts a word.
+//!
+//! `Filter::layer_at` finds the layer of a position by binary search, because a dump of another
+//! product may have as many chunks as layers.
 
 #![expect(
     clippy::arithmetic_side_effects,
@@ -57,7 +61,9 @@ fn seek(filter: &Filter, from: u64) -> (usize, u64) {
     (index, from - start.memory)
 }
 
-/// Sets the bits of `bytes` at position `from` of the stream, a multiple of [`WORD`].
+/// Sets the bits of `bytes` at position `from` of the stream, and clears none. The range lies
+/// inside the stream and has room (`Layer::make_room`). `from` is a multiple of [`WORD`], and so is
+/// the length, unless the range ends inside the last word of a layer.
 pub(in crate::codec) fn merge(filter: &mut Filter, from: u64, bytes: &[u8]) {
     let mut new = words(bytes);
     let (index, skip) = seek(filter, from);

@@ -10,6 +10,7 @@ use crate::{
     filter::{Error as FilterError, Filter, MAX_LAYERS, Plan, RedisBloom, Rule, Shape, foreign},
 };
 
+/// The most bytes of bits in a chunk.
 const BITS: u64 = 16 << 20;
 /// Bytes of a dump's header before its layers.
 const HEADER: usize = 20;
@@ -23,6 +24,7 @@ pub(in crate::codec) fn header(filter: &Filter, family: RedisBloom) -> Vec<u8> {
         | if scales.is_some() { 0 } else { NONSCALING };
     let mut out = Vec::new();
     out.extend(filter.items().to_le_bytes());
+    // A filter never has more than `MAX_LAYERS`.
     out.extend((filter.layers().len() as u32).to_le_bytes());
     out.extend((options as u32).to_le_bytes());
     out.extend(scales.unwrap_or(GROWTH as u32).to_le_bytes());
@@ -100,6 +102,7 @@ struct Place {
 fn place_of(filter: &Filter, byte: u64) -> Option<Place> {
     let (index, start) = filter.layer_at(byte, |start| start.stored);
     let Shape::Classic(shape) = filter.layers_from(index).next()?.shape() else {
+        // Not in a RedisBloom filter (`filter::Plan::check`).
         return None;
     };
     let end = start.stored.saturating_add(shape.bytes);
@@ -120,6 +123,11 @@ pub(in crate::codec) fn cut(filter: &Filter, from: i64, present: u64) -> Option<
 }
 
 /// The position of a chunk in the stream: its start, and its end, exclusive.
+///
+/// # Errors
+/// `Error::Malformed` if the chunk begins before the first byte, `Error::Order` if beyond the last
+/// layer, `Error::TooBig` if it is not inside one layer, and `Error::Unaligned` if it is empty or
+/// not whole words of that layer.
 pub(in crate::codec) fn place(
     filter: &Filter,
     iterator: i64,

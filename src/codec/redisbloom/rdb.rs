@@ -8,11 +8,17 @@ use crate::{
 
 /// The encoding versions of RedisBloom's RDB.
 pub const ENCODING_VERSIONS: std::ops::RangeInclusive<i32> = 0..=4;
+/// The first version with the number of bits and n2.
 const BITS_SINCE: i32 = 1;
+/// The first version with options.
 const OPTIONS_SINCE: i32 = 2;
+/// The first version with the growth factor.
 const GROWTH_SINCE: i32 = 4;
 
 /// Reads a filter with one of the `ENCODING_VERSIONS` and at most `ceiling` bytes of bits.
+///
+/// # Errors
+/// Any [`Error`]; nothing stays allocated.
 pub fn load(source: &mut impl NumberSource, version: i32, ceiling: u64) -> Result<Filter, Error> {
     let size = unsigned(source)?;
     let count = unsigned(source)?;
@@ -22,6 +28,7 @@ pub fn load(source: &mut impl NumberSource, version: i32, ceiling: u64) -> Resul
     if count == 0 || count > MAX_LAYERS as u64 {
         return Err(FilterError::Layers.into());
     }
+    // The count reserves no memory: a layer is allocated when its bytes arrive.
     let (mut plans, mut layers, mut present) = (Vec::new(), Vec::new(), 0_u64);
     for _ in 0..count {
         let capacity = unsigned(source)?;

@@ -16,6 +16,7 @@
 const M64: u64 = 0xC6A4_A793_5BD1_E995;
 const M32: u32 = 0x5BD1_E995;
 
+/// MurmurHash64A.
 pub(super) fn hash64(item: &[u8], seed: u64) -> u64 {
     let (words, extra) = item.as_chunks::<8>();
     let mut hash = seed ^ (item.len() as u64).wrapping_mul(M64);

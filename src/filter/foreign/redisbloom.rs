@@ -14,10 +14,12 @@
 //! ```
 //!
 //! A filter from RedisBloom grows as it would have in RedisBloom, so it always gives RedisBloom's
-//! answers. A stored shape that does not follow from (capacity, rate) is forged (`fits`).
+//! answers, false positives included. A stored shape that does not follow from (capacity, rate) is
+//! forged (`fits`).
 //!
 //! The logarithm is `libm`'s (`sizing/mod.rs`). It differs from the C library's by at most the last
-//! bit, which matters only if `capacity * bpe` is within a billionth of a whole number of words.
+//! bit, which matters only if `capacity * bpe` is within a billionth of a whole number of words. At
+//! powers of two, where k depends on it, both are exact.
 
 use super::murmur2;
 use crate::filter::{
@@ -37,6 +39,7 @@ pub struct RedisBloom {
 
 /// First seed of the 64-bit hash (RedisBloom, `deps/bloom/bloom.c`); the second is the first hash.
 const SEED_64: u64 = 0xC6A4_A793_5BD1_E995;
+/// First seed of the 32-bit hash.
 const SEED_32: u32 = 0x9747_B28C;
 
 /// ln(2) with RedisBloom's digits.

@@ -12,9 +12,12 @@
 //! are little-endian, so byte i / 8 holds bit i % 8 on every machine.
 //!
 //! Memory comes from `alloc_zeroed`: the kernel provides zero pages on first touch, so a filter of
-//! 1 GiB is made in microseconds. Blocks often start on a cache line, but no code assumes it.
+//! 1 GiB is made in microseconds, and takes only the pages it uses. The array is aligned as `u64`.
+//! Blocks often start on a cache line (large arrays are page-aligned plus a header), but no code
+//! assumes it.
 //!
-//! `bitvec` is used only to count bits.
+//! `bitvec` is used only to count bits: probes of plain words take the fewest instructions
+//! (docs/design.md).
 
 use std::alloc::{Layout, alloc_zeroed};
 
@@ -33,7 +36,11 @@ const CHUNK: usize = 64;
 pub struct Bits(Box<[u64]>);
 
 impl Bits {
-    /// Allocates `words` * 64 zero bits, in [1, `MAX_WORDS`], without touching their pages.
+    /// Allocates `words` * 64 zero bits, without touching their pages. `words` is in
+    /// [1, `MAX_WORDS`].
+    ///
+    /// # Errors
+    /// `Error::OutOfMemory` if the allocator refuses or `words` is out of range.
     pub fn zeroed(words: u64) -> Result<Self, Error> {
         let refused = Error::OutOfMemory(words.saturating_mul(8));
         let Ok(len) = usize::try_from(words) else {
@@ -69,11 +76,17 @@ impl Bits {
     }
 
     /// Copies the array. Pages without a set bit stay untouched in the copy.
+    ///
+    /// # Errors
+    /// `Error::OutOfMemory`.
     pub(in crate::filter) fn duplicate(&self) -> Result<Self, Error> {
         self.extended(self.words().len() as u64)
     }
 
-    /// Grows the array to `words` * 64 bits; the new bits are zero.
+    /// Grows the array to `words` * 64 bits; the new bits are zero. Never shrinks it.
+    ///
+    /// # Errors
+    /// `Error::OutOfMemory`; the array is unchanged then.
     pub(in crate::filter) fn grow(&mut self, words: u64) -> Result<(), Error> {
         if words > self.words().len() as u64 {
             *self = self.extended(words)?;

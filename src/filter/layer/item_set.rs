@@ -10,6 +10,7 @@ pub(in crate::filter) const CHUNK: usize = u64::BITS as usize;
 pub(in crate::filter) struct ItemSet(u64);
 
 impl ItemSet {
+    /// The first `count` items, at most a chunk.
     #[inline]
     pub(in crate::filter) fn first(count: usize) -> Self {
         Self(u64::MAX.checked_shr((CHUNK - count) as u32).unwrap_or(0))

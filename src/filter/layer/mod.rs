@@ -81,18 +81,25 @@ enum Kind {
 // The tag of `Kind` lies in a niche of `Blocked`: the other kinds add no memory.
 const _: () = assert!(size_of::<Kind>() == size_of::<Blocked>());
 
-/// A layer that is being read gets room for this many times the words that have arrived. A larger
+/// A layer that is being read gets room for this many times the words that have arrived. Each
+/// growth copies the words that are present, at most a seventh of the layer in total. A larger
 /// factor lets a forged size allocate more; a smaller one copies more.
 const ROOM_FACTOR: u64 = 8;
 
 impl Layer {
     /// Makes an empty layer of a checked shape (`plan.rs`).
+    ///
+    /// # Errors
+    /// `Error::OutOfMemory`.
     pub fn new(shape: Shape, capacity: u64, error_rate: f64) -> Result<Self, Error> {
         Ok(Self::with_bits(Bits::zeroed(shape.words())?, shape, capacity, error_rate))
     }
 
     /// Makes a layer whose bits are still to arrive ([`Self::make_room`]), and which nobody may
     /// query.
+    ///
+    /// # Errors
+    /// `Error::OutOfMemory`.
     pub fn arriving(shape: Shape, capacity: u64, error_rate: f64) -> Result<Self, Error> {
         Ok(Self::with_bits(Bits::zeroed(1)?, shape, capacity, error_rate))
     }
@@ -106,6 +113,9 @@ impl Layer {
     }
 
     /// Makes room for the first `words` words, and for up to eight times as many in advance.
+    ///
+    /// # Errors
+    /// `Error::OutOfMemory`; the layer is unchanged then.
     pub fn make_room(&mut self, words: u64) -> Result<(), Error> {
         if words <= self.bits().words().len() as u64 {
             return Ok(());
@@ -115,6 +125,9 @@ impl Layer {
     }
 
     /// Copies the layer.
+    ///
+    /// # Errors
+    /// `Error::OutOfMemory`.
     pub fn duplicate(&self) -> Result<Self, Error> {
         let kind = match &self.kind {
             Kind::Blocked(layer) => {

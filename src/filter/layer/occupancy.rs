@@ -23,7 +23,8 @@
 //!
 //! Items that are not counted are left out (`distinct` in `sizing/mod.rs`). n(r) has a maximum,
 //! where all positions are nonzero: twice the capacity at 50 %, four times at 1 %. Replicas must
-//! agree on it, so this file computes as `sizing/mod.rs` does.
+//! agree on what follows from it, so this file computes as `sizing/mod.rs` does: with +, -, *, /
+//! and `libm`.
 
 use super::{Classic, Shape};
 use crate::filter::geometry::{Geometry, PROBE_GROUP};

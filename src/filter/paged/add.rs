@@ -176,8 +176,13 @@ impl Paged {
         }
     }
 
-    /// Adds an item. For a client of a window, [`Self::turn`] came before. After an error the
-    /// filter is unchanged.
+    /// Adds an item. For a client of a window, [`Self::turn`] came before. `ceiling` returns the
+    /// bytes that the filter may have in total, and is called only before a page is split for a
+    /// client.
+    ///
+    /// # Errors
+    /// For a client, `Error::Full` and `Error::Ceiling`. For all, `Error::OutOfMemory`. The filter
+    /// is unchanged then.
     pub fn add(
         &mut self,
         hash: Hash,
@@ -195,7 +200,11 @@ impl Paged {
         Ok(self.note(writing, before))
     }
 
-    /// [`Self::add`] of each item, in order, one chunk at a time, up to the first error.
+    /// [`Self::add`] of each item, in order; answers one chunk at a time.
+    ///
+    /// # Errors
+    /// Those of [`Self::add`]. The first item that fails and all items after it are not added and
+    /// get no answer.
     #[inline]
     pub fn add_each<'a>(
         &mut self,

@@ -57,6 +57,10 @@ impl PagedPlan {
     }
 
     /// Checks every invariant.
+    ///
+    /// # Errors
+    /// `Error::Impossible` for the first invariant that is broken, or the error of a number that is
+    /// out of its range.
     pub fn check(&self) -> Result<(), Error> {
         let Self { below, capacity, pages, window, .. } = self;
         self.params().check()?;

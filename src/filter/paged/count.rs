@@ -13,8 +13,9 @@ use crate::filter::{
 };
 
 impl Paged {
-    /// Deletes each item once, in order, in a filter that counts. Answers whether the filter
-    /// changed.
+    /// Deletes each item once, in order. Answers, one chunk at a time, whether it was there and was
+    /// deleted, that is, whether the filter changed. Counts refusals
+    /// ([`Self::refused_deletions`]). Deletes nothing from a filter that does not count.
     pub fn delete_each<'a>(
         &mut self,
         mut items: impl Iterator<Item = &'a [u8]>,

@@ -101,7 +101,12 @@ impl Params {
     }
 }
 
-/// The bytes that the filter of these parameters takes with `items` items; in pages, a mean.
+/// The bytes that the filter of these parameters takes with `items` items. Those of plain bits are
+/// exact. Those of pages are a mean: which page an item belongs to depends on the seed.
+///
+/// # Errors
+/// Those of [`Paged::new`] for any memory, and `Error::Full` if a filter that does not scale takes
+/// fewer items.
 pub fn expected_bytes(params: &Params, rules: Option<Rules>, items: u64) -> Result<u64, Error> {
     let scales = params.expansion.factor().is_some();
     let counts_items = rules.is_some_and(|rules| rules.span == Span::Items);

@@ -7,11 +7,16 @@
 //!   pages ─┘
 //! ```
 //!
-//! Everything happens in a copy, so a refusal changes nothing.
+//! Everything happens in a copy, so a refusal changes nothing. What is refused, besides filters
+//! that differ: a window; a layer or a non-scaling filter that would be too full
+//! (`filter/merge.rs`); pages that would take too long to copy and to move ([`MOST_UNITED`]); and a
+//! union above its rate.
 //!
-//! The rate of a union is at most the sum of their rates. If it would pass the configured rate
-//! while the filter grows as planned, all levels to come get longer tags (`pages/plan.rs`). If that
-//! is too much, the union is refused.
+//! The rate of a union is at most the sum of their rates, and it grows further with each item. If
+//! it would pass the configured rate while the filter grows as planned, all levels to come get
+//! longer tags, so that it takes at most two units more (`pages/plan.rs`). If that is too much, the
+//! union is refused. At 1 %, two filters of a million items can be united, and then the union of
+//! two such unions cannot.
 
 use super::{Paged, Part, SHARE_ABOVE, base_bytes};
 use crate::filter::{
@@ -106,8 +111,13 @@ impl<'a> Member<'a> {
 }
 
 impl Paged {
-    /// The union of filters, of which at least one has pages. `None` if the first one is the union
-    /// already. Without `limited`, neither the number of items nor the rate refuses it.
+    /// The union of filters, of which at least one has pages, and which may come more than once
+    /// ([`Member::repeats`]). `None` if the first one is the union already. Without `limited`,
+    /// neither the number of items nor the rate refuses it. `ceiling` is called only if the union
+    /// may take more than the first one.
+    ///
+    /// # Errors
+    /// [`NoUnion`]; nothing has changed then.
     pub fn union(
         members: &[Member],
         limited: bool,

@@ -105,7 +105,13 @@ const _: () = assert!(size_of::<Result<super::Filter, Paged>>() <= 96);
 
 impl Paged {
     /// Makes an empty filter: a window if there are `rules`, a counting filter if `params` has
-    /// counters, otherwise one that grows.
+    /// counters, otherwise one that grows. When it is as full as it was reserved for, it takes at
+    /// most about `ceiling` bytes.
+    ///
+    /// # Errors
+    /// `Error::ErrorRate`, `Error::Capacity`; `Error::Window` for rules out of range, for a window
+    /// with counters, and for a window of items that has an expansion; `Error::Ceiling`,
+    /// `Error::OutOfMemory`.
     pub fn new(params: &Params, rules: Option<Rules>, ceiling: u64) -> Result<Self, Error> {
         params.check()?;
         if let Some(rules) = rules {
@@ -129,6 +135,9 @@ impl Paged {
     }
 
     /// The filter with empty pages above a full layer of the filter of `params`.
+    ///
+    /// # Errors
+    /// Those of [`Params::check`].
     pub fn above(base: Layer, params: &Params, shard: Option<Shard>) -> Result<Self, Error> {
         params.check()?;
         let pages = Pages::new(plan_above(params.error_rate)?)?;
@@ -157,6 +166,9 @@ impl Paged {
     }
 
     /// Copies the filter.
+    ///
+    /// # Errors
+    /// `Error::OutOfMemory`.
     pub fn duplicate(&self) -> Result<Self, Error> {
         let part = match self.part() {
             Part::Nothing => Part::Nothing,
@@ -258,7 +270,9 @@ impl Paged {
         size_of::<Self>() as u64 + self.pages.bytes() + rest + part
     }
 
-    /// What a stack of layers would have for `items` items, for `BF.INFO`: layers, and capacity.
+    /// What a stack of layers that grows by the expansion would have for `items` items: the number
+    /// of layers, and the sum of their capacities. The first layer is for the capacity, and each
+    /// next one for expansion times as many as the last. `BF.INFO` reports both.
     pub fn stack(&self, items: u64) -> (u64, u64) {
         match self.expansion().factor() {
             None => (1, self.capacity),

@@ -5,6 +5,9 @@
 //!
 //! A window of items has no clock. A generation takes N/G items, and the last G + 1 generations are
 //! alive.
+//!
+//! Times are milliseconds since 1970 by the clock of the server that wrote them. This file reads no
+//! clock.
 
 use std::cmp::Ordering;
 
@@ -45,6 +48,9 @@ pub struct Rules {
 impl Rules {
     /// Checks the ranges. `scales` is whether there is an expansion, which a window of items has
     /// not.
+    ///
+    /// # Errors
+    /// `Error::Window`.
     pub fn check(&self, scales: bool) -> Result<(), Error> {
         let generations = u64::from(self.generations);
         let span = match self.span {

@@ -14,8 +14,9 @@
 //! > is found only with the error rate.
 //!
 //! A slot has the number of the generation in which its item came last. A query takes it for an
-//! answer if that generation is alive, so an item takes one slot however often it comes. Without
-//! refresh, an item keeps the number of its first addition until that is forgotten.
+//! answer if that generation is alive by the clock of the server, so an item takes one slot however
+//! often it comes, and is forgotten without a change. Without refresh, an item keeps the number of
+//! its first addition until that is forgotten.
 //!
 //! # Numbers that are used again
 //! G + 1 generations are alive, and c bits have at least three numbers more. Slots of dead
@@ -25,8 +26,11 @@
 //! pages behind the others, and joins remove dead slots, so neither disturbs a pass.
 //!
 //! If a generation must start whose number no pass has freed, [`MOST_SWEPT`] pages are swept. If
-//! that does not end the pass, the newest generation takes the new start instead: its items are
-//! remembered for one generation more. That happens only if nobody sweeps for three generations.
+//! that does not end the pass, the newest generation takes the new start instead. So no addition
+//! takes longer, and items of that generation are remembered for one generation more. That happens
+//! only if nobody sweeps for three generations. In a window of items, which sweeps at additions
+//! alone, a pass ends in time: N/G additions for each of three numbers sweep more pages than there
+//! are.
 //!
 //! # Clocks and copies
 //! Time reaches copies of the filter only as a [`Shift`], which is obeyed without a look at a
@@ -209,8 +213,9 @@ impl Window {
         self.due(now).is_some()
     }
 
-    /// Moves all starts back, so that the newest generation starts at `start`: a clock that was
-    /// ahead before cannot be told from one that is behind now.
+    /// Moves all starts back, so that the newest generation starts at `start`. If the clock was
+    /// ahead before, items are remembered for longer. If it is behind now, they are forgotten early
+    /// once it is right again. The two cases cannot be told apart.
     fn move_back(&mut self, start: i64) {
         let by = self.newest().start.saturating_sub(start);
         for generation in &mut self.generations {
@@ -267,8 +272,9 @@ impl Window {
 }
 
 impl Paged {
-    /// Forgets what is out of the window, and opens the next generation if it is time, before an
-    /// addition by a client. Returns the change for copies to obey.
+    /// Does what an addition by a client at `now` must do first: forgets what is out of the window,
+    /// and opens the next generation if it is time. Returns the change for copies to obey. Does
+    /// nothing in a filter without a window.
     pub fn turn(&mut self, now: i64) -> Option<Shift> {
         let start = self.window()?.due(now)?;
         let shift = Shift::Open { start };
@@ -283,15 +289,20 @@ impl Paged {
         window.drop_dead(pages, leaving, start).then_some(Shift::Forget { start })
     }
 
-    /// Removes the forgotten slots of up to `pages` pages, at most [`MOST_SWEPT`], and joins pages.
-    /// Returns the change for copies to obey.
+    /// Removes the forgotten slots of up to `pages` pages, at most [`MOST_SWEPT`], and joins up to
+    /// as many: some 60 µs each. Returns the change for copies to obey, or `None` if there was
+    /// nothing to do.
     pub fn sweep(&mut self, pages: u64) -> Option<Shift> {
         let count = pages.min(MOST_SWEPT);
         let (window, pages, _) = self.window_mut()?;
         window.sweep(pages, count).then_some(Shift::Sweep { pages: count })
     }
 
-    /// Makes a change that was made elsewhere; `Error::Window` for one that no copy can have made.
+    /// Makes a change that [`Self::turn`], [`Self::forget`] or [`Self::sweep`] made elsewhere.
+    ///
+    /// # Errors
+    /// `Error::Window` for a change that no copy of this filter can have made; nothing changes
+    /// then.
     pub fn obey(&mut self, shift: Shift) -> Result<(), Error> {
         let (window, pages, leaving) = self.window_mut().ok_or(Error::Window)?;
         let start = match shift {

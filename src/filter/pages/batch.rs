@@ -35,7 +35,10 @@ impl Pages {
         });
     }
 
-    /// [`Self::insert`] of each item of a chunk of at most 64, in order, up to the first error.
+    /// [`Self::insert`] of each item of a chunk of at most 64, in order.
+    ///
+    /// # Errors
+    /// `Error::OutOfMemory`. The item that fails and all after it are not added.
     #[inline]
     pub fn insert_chunk(
         &mut self,

@@ -1,8 +1,9 @@
 //! Arrays that take whole size classes of the allocator, no more and no less.
 //!
-//! jemalloc, the allocator of Redis and Valkey on Linux, has classes of 16, 32, 48 ... 128 bytes,
-//! then four for each doubling. An array that grows within its class costs nothing, and its memory
-//! follows from its length, whatever the allocator.
+//! jemalloc, the allocator of Redis and Valkey on Linux, rounds a size up to its next class: 16,
+//! 32, 48 ... 128 bytes, then four classes for each doubling: 160, 192, 224, 256, 320 ... An array
+//! that grows within its class costs nothing, and its memory follows from its length. Other
+//! allocators round less; there the array takes what it would take with jemalloc.
 
 use crate::filter::error::Error;
 
@@ -18,7 +19,10 @@ pub(super) fn room<T>(len: usize) -> usize {
     class(len.saturating_mul(size_of::<T>())) / size_of::<T>()
 }
 
-/// Makes room for `len` elements. Errors: `Error::OutOfMemory`; the array is unchanged then.
+/// Makes room for `len` elements.
+///
+/// # Errors
+/// `Error::OutOfMemory`; the array is unchanged then.
 #[inline]
 pub(super) fn reserve<T>(array: &mut Vec<T>, len: usize) -> Result<(), Error> {
     if len <= array.capacity() {

@@ -33,9 +33,12 @@
 //!    replicas are equal. An operation that fails for lack of memory has changed nothing.
 //! 4. There are at most [`Plan::most_slots`] slots, but for copies of void ones.
 //!
-//! A window calls [`turn`](Pages::turn) when a generation starts, and takes only [`Generations`]
-//! that are alive for an answer. Before a number is used again, [`sweep`](Pages::sweep) must have
-//! visited all pages, 0, 1, 2 ... Splits and joins in between need no attention.
+//! A window calls [`turn`](Pages::turn) when a generation starts, inserts with the newest number as
+//! payload, and takes only [`Generations`] that are alive for an answer. Before a number is used
+//! again, [`sweep`](Pages::sweep) must have visited pages 0, 1, 2 ... up to the last one. Splits
+//! and joins in between need no attention.
+//!
+//! Arguments, time, and bytes on disk do not belong here.
 
 mod batch;
 mod block;
@@ -197,7 +200,10 @@ fn resized(bytes: &mut u64, before: usize, page: &Page) {
 }
 
 impl Pages {
-    /// Makes an empty structure. Errors: `Error::OutOfMemory`, and those of [`Plan::check`].
+    /// Makes an empty structure.
+    ///
+    /// # Errors
+    /// `Error::OutOfMemory`, and those of [`Plan::check`].
     pub fn new(plan: Plan) -> Result<Self, Error> {
         plan.check()?;
         Ok(Self::of(plan, Body::empty(&plan)?))
@@ -303,6 +309,9 @@ impl Pages {
     }
 
     /// Copies the structure.
+    ///
+    /// # Errors
+    /// `Error::OutOfMemory`.
     pub fn duplicate(&self) -> Result<Self, Error> {
         let body = match &self.body {
             Body::Small(small) => Body::Small(small.duplicate()?),
@@ -318,7 +327,13 @@ impl Pages {
         Ok(Self { body, ..*self })
     }
 
-    /// The structure with these pages, each read with [`Plan::format_of`], before [`Self::turn`].
+    /// The structure with these pages, in order, each of them read with [`Plan::format_of`]. What
+    /// it relies on is checked, but for [`Plan::check`]. Its newest generation is 0 until
+    /// [`Self::turn`].
+    ///
+    /// # Errors
+    /// `Error::Capacity` if there is no page, or more slots than the pages may have, or more copies
+    /// than slots.
     pub fn from_pages(plan: Plan, table: Vec<Page>, copies: u64) -> Result<Self, Error> {
         let pages = table.len() as u64;
         let slots = table.iter().map(Page::count).sum::<u64>();
@@ -335,7 +350,11 @@ impl Pages {
         Ok(Self { slots, copies, ..Self::of(plan, Body::Table(table)) })
     }
 
-    /// The structure with these entries ([`Self::small_lanes`]), which may come from anywhere.
+    /// The structure with these entries ([`Self::small_lanes`]), which may come from anywhere, of a
+    /// plan that [`Plan::check`] accepts.
+    ///
+    /// # Errors
+    /// `Error::Impossible` for entries that no items have, `Error::OutOfMemory`.
     pub fn from_small(plan: Plan, lanes: &[u32]) -> Result<Self, Error> {
         let format = plan.format(0);
         if !small::are_sound(lanes, format) {
@@ -370,7 +389,10 @@ impl Pages {
     }
 
     /// Adds an item: with the payload `fresh` if no slot matches it; otherwise `change` makes the
-    /// payload from what it was. Returns the payload before. After an error nothing has changed.
+    /// payload from what it was. Returns the payload before, `None` if the item is new.
+    ///
+    /// # Errors
+    /// `Error::OutOfMemory`; nothing has changed then.
     #[inline]
     pub fn insert(
         &mut self,
@@ -622,8 +644,9 @@ impl Pages {
         self.removed(removed);
     }
 
-    /// Removes all slots, and returns the pages for the caller to free, which takes a tenth of a
-    /// second at a billion items.
+    /// Removes all slots, and returns the pages for the caller to free: at a billion items that
+    /// takes a tenth of a second. The structure is as new, but keeps its generations. Without
+    /// memory for the table of reserved pages it begins with one page, which splits.
     pub fn clear(&mut self) -> Vec<Page> {
         let (plan, newest, alive) = (self.plan, self.newest, self.alive);
         let body = Body::empty(&plan).unwrap_or(Body::Small(Small::default()));

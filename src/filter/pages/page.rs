@@ -35,6 +35,7 @@ pub(super) const BLOCKS: usize = 31;
 pub(in crate::filter) const PAGE_BUCKETS: usize = BLOCKS * BUCKETS;
 /// Words of a page without slots.
 pub(super) const LEAST_WORDS: usize = HEADER + BLOCKS;
+/// Words of the starts.
 pub(super) const HEADER: usize = (BLOCKS + 1) / LANES;
 /// Starts in a word.
 const LANES: usize = 4;
@@ -43,7 +44,9 @@ const ONES: u64 = 0x0001_0001_0001_0001;
 /// The most words of a page, so that starts have 16 bits.
 const MAX_WORDS: usize = u16::MAX as usize;
 
-/// The most words of a block, three times what one has by chance. It bounds the time of a bucket.
+/// The most words of a block, three times what one has by chance. It bounds the time of a bucket,
+/// whose slots a union and a join compare with each other, where pages are forged or an
+/// attacker makes items for one bucket.
 const MOST_BLOCK_WORDS: usize = 1 << 10;
 
 /// The words of a page without slots: each block is a word of 64 ends.
@@ -118,6 +121,9 @@ impl Page {
     }
 
     /// The page with these words, which may come from anywhere.
+    ///
+    /// # Errors
+    /// `Error::Impossible` if they are not those of a page, `Error::OutOfMemory`.
     pub fn from_words(words: &[u64], format: Format) -> Result<Self, Error> {
         if !(LEAST_WORDS..=MAX_WORDS).contains(&words.len()) {
             return Err(NO_PAGE);
@@ -294,7 +300,9 @@ impl Page {
         gone
     }
 
-    /// Puts another word into the gap of a block. After an error nothing has changed.
+    /// Puts another word into the gap of a block of `slots` slots, also of a page without an
+    /// allocation. Nothing has changed after `Error::OutOfMemory`, which also is the error of a
+    /// page or block that is as long as it may be.
     #[inline(never)]
     fn widen(&mut self, number: usize, slots: usize) -> Result<(), Error> {
         let len = self.words().len() + 1;
@@ -409,8 +417,9 @@ impl Page {
         Ok(([zero?, one?], voids))
     }
 
-    /// Undoes a split. Leaves out payloads that are `dead`. Tags that become equal share a slot,
-    /// whose payload `merge` makes. Returns how many slots there are fewer.
+    /// Undoes a split: the page of format `to` with the slots of both, `pages[1]` being the one
+    /// whose address bit is 1. Leaves out payloads that are `dead`. Tags that become equal share a
+    /// slot, whose payload `merge` makes. Returns how many slots there are fewer.
     pub(super) fn join(
         pages: [&Self; 2],
         from: Format,
@@ -444,6 +453,8 @@ impl Page {
         Ok((Self::of_slots(to, &slots)?, before - slots.len() as u64))
     }
 
+    /// Lets an allocator move the page.
+    ///
     /// # Safety
     /// As for `Pages::relocate`.
     pub(super) unsafe fn relocate(&mut self, mover: impl FnOnce(*mut u8, usize) -> *mut u8) {

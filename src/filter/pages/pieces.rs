@@ -7,9 +7,12 @@
 //!   level 2    ├── page 0 ───┼─── page 2 ────┼── page 1 ────┼── page 3 ────┤
 //! ```
 //!
-//! The position of an address is the address with its bits in reversed order, as in SCAN of Redis.
-//! Every page covers a range of positions; a split halves it, and a join unites two. So a copy that
-//! takes the page at each position in turn has every address in the end.
+//! The position of an address is the address with its bits in reversed order, as in SCAN of Redis:
+//! the lowest bit, which divides pages first, comes first. Every page covers a range of positions;
+//! a split halves it, and a join unites two. So a copy that takes the page at each position in turn
+//! has every address in the end. After a join it takes a part of a page again, and the later page
+//! replaces what was there. An address lies in one page of the copy, so all that the copy has of an
+//! item is of one moment.
 //!
 //! The pages of a copy may have levels that no table has at the same time. [`Pieces::finish`]
 //! splits pages until a table has them all. It joins none, because two pages need not fit into one.
@@ -160,6 +163,9 @@ impl Pieces {
     }
 
     /// Adds the page of a level at the next position. Its words may come from anywhere.
+    ///
+    /// # Errors
+    /// `Error::Impossible` if no page of the level starts there, and those of [`Page::from_words`].
     pub fn push(&mut self, level: u32, words: &[u64]) -> Result<(), Error> {
         let reach = Reach::new(self.end(), level).ok_or(NOT_NEXT)?;
         let page = Page::from_words(words, self.plan.format(level))?;
@@ -170,6 +176,9 @@ impl Pieces {
     }
 
     /// Adds the small form, which covers all positions. Its entries may come from anywhere.
+    ///
+    /// # Errors
+    /// `Error::Impossible` if there are pages, and those of [`Pages::from_small`].
     pub fn push_small(&mut self, lanes: &[u32]) -> Result<(), Error> {
         if self.end() != 0 {
             return Err(NOT_NEXT);
@@ -180,8 +189,14 @@ impl Pieces {
         Ok(())
     }
 
-    /// Adds `later` pages, which start at the end of these or before it, and replace what was
-    /// there. Returns whether there are more positions now. After an error nothing has changed.
+    /// Adds `later` pages, which start at the end of these or before it. Those that cover only
+    /// positions that are there already change nothing, and those that cover others as well replace
+    /// what was there. Returns whether there are more positions now. `copies` is what
+    /// [`Self::finish`] gets if these are the last.
+    ///
+    /// # Errors
+    /// `Error::Impossible` for a gap, or if the table with all pages would be too large;
+    /// `Error::OutOfMemory`. Nothing has changed then.
     pub fn append(&mut self, later: Self, copies: u64) -> Result<bool, Error> {
         let end = self.end();
         if later.start > end {
@@ -229,6 +244,9 @@ impl Pieces {
     }
 
     /// Copies the pages.
+    ///
+    /// # Errors
+    /// `Error::OutOfMemory`.
     pub fn duplicate(&self) -> Result<Self, Error> {
         let small = self.small.as_ref().map(Pages::duplicate).transpose()?;
         let mut list = Vec::new();
@@ -239,8 +257,12 @@ impl Pieces {
         Ok(Self { small, list, ..*self })
     }
 
-    /// The structure of these pages, which cover all positions. After `Error::OutOfMemory` all
-    /// pages are still there.
+    /// The structure of these pages, which cover all positions. `copies` is the number of slots
+    /// that splits made of void ones ([`Pages::copies`]). The pages of one table give that table.
+    ///
+    /// # Errors
+    /// `Error::OutOfMemory`: all pages are still there, and another try may succeed.
+    /// `Error::Capacity` if they do not cover all positions, and that of [`Pages::from_pages`].
     pub fn finish(&mut self, copies: u64) -> Result<Pages, Error> {
         if let Some(small) = &self.small {
             return small.duplicate();

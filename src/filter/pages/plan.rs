@@ -106,6 +106,9 @@ const MAX_SLOT_TAG_BITS: u8 = 48;
 
 impl Plan {
     /// The plan of least memory for a rate, for `capacity` items before it grows.
+    ///
+    /// # Errors
+    /// `Error::ErrorRate` (NaN included), `Error::Capacity` above `MAX_CAPACITY`.
     pub fn new(rate: f64, capacity: u64, growth: Growth, payload: Payload) -> Result<Self, Error> {
         if !(rate > 0.0 && rate < 1.0) {
             return Err(Error::ErrorRate(rate));
@@ -137,6 +140,9 @@ impl Plan {
     }
 
     /// Checks the ranges, of a plan that may come from anywhere.
+    ///
+    /// # Errors
+    /// `Error::Capacity` for the number of pages, otherwise `Error::Window`.
     pub fn check(&self) -> Result<(), Error> {
         if self.first_pages == 0 {
             return Err(Error::Capacity(0));
@@ -152,8 +158,9 @@ impl Plan {
         pages.saturating_mul(self.page_slots.into())
     }
 
-    /// Whether two of `pages` pages are joined if only `slots` slots are left. The distance to
-    /// splits keeps a page from being split and joined again and again.
+    /// Whether two of `pages` pages are joined if only `slots` slots are left: less than three
+    /// quarters of those that one page less may have. The distance to the limit for splits keeps a
+    /// page from being split and joined again and again.
     #[inline]
     pub(super) fn joins_below(&self, pages: u64, slots: u64) -> bool {
         pages > self.first_pages.into() && slots < self.most_slots(pages - 1) / 4 * 3

@@ -2,7 +2,9 @@
 //!
 //! A query matches a slot with t bits of tag left with probability 2^-t / 1984 if its address is
 //! one of the page's, and no two slots of a bucket. So the rate is the mean over all addresses of
-//! the sum over the slots there. `MOST` addresses without a pattern stand for all.
+//! the sum over the slots there. `MOST` addresses stand for all: half a millisecond at most. They
+//! have no pattern, because pages whose numbers have equal low bits were split at about the same
+//! times.
 
 use super::{Pages, Slot, level_of, page::PAGE_BUCKETS};
 use crate::filter::hash::probe::scale;

@@ -1,8 +1,9 @@
 //! The memory that pages take with so many items, before there is any.
 //!
-//! Hashes choose blocks at random, so the items of a block are Poisson, and the words of a page are
-//! nearly normal. A page takes a class of the allocator (`memory.rs`): its expectation is a sum
-//! over the few classes that pages of a level may have.
+//! Hashes choose blocks at random, so the items of a block are Poisson. Its words follow, and with
+//! them mean and variance of the words of a page, which are nearly normal. A page takes a class of
+//! the allocator (`memory.rs`): its expectation is a sum over the few classes that pages of a level
+//! may have.
 
 use super::{
     block, memory,
@@ -13,10 +14,15 @@ use super::{
 };
 use crate::filter::error::Error;
 
+/// Standard deviations beyond which no page is.
 const FAR: f64 = 8.0;
 
 impl Plan {
-    /// The bytes that a structure of this plan takes with `items` items, on average over all seeds.
+    /// The bytes that a structure of this plan takes from the allocator with `items` items, on
+    /// average over all seeds. From ten pages on, hardly one differs by 1 %.
+    ///
+    /// # Errors
+    /// `Error::Ceiling` if they need more than `MAX_PAGES`.
     pub fn expected_bytes(&self, items: u64) -> Result<u64, Error> {
         if self.first_pages == 1
             && let Some(bytes) = Small::bytes_of(self.format(0), items)

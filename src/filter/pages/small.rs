@@ -112,6 +112,7 @@ impl Small {
         &self.0[..items as usize * lanes(format)]
     }
 
+    /// The array of these lanes, which are sound.
     pub(super) fn of(lanes: &[u32]) -> Result<Self, Error> {
         let mut array = Vec::new();
         memory::reserve(&mut array, lanes.len())?;
@@ -195,6 +196,8 @@ impl Small {
         }
     }
 
+    /// Lets an allocator move the array.
+    ///
     /// # Safety
     /// As for `Pages::relocate`.
     pub(super) unsafe fn relocate(&mut self, mover: impl FnOnce(*mut u8, usize) -> *mut u8) {

@@ -1,7 +1,8 @@
 //! The union of two structures of equal plans: the slots of the smaller one move into the larger.
 //!
 //! A slot says which page, bucket and tag its items have, as far as their bits are known. The
-//! larger structure has at least as high levels, so nothing is lost. Where one tag begins another
+//! larger structure has at least as high levels, so nothing is lost: the low bits of the tag become
+//! a part of the address. Where one tag begins another
 //! one of the same bucket, the shorter stands for both, and their counts add up. A tag that is used
 //! up goes to each page that its items may belong to.
 //!
@@ -18,8 +19,10 @@ use super::{
 use crate::filter::{error::Error, hash::Hash};
 
 impl Pages {
-    /// Adds the slots of another structure with at most as many pages; not of generations. After an
-    /// error this structure is no longer sound.
+    /// Adds the slots of another structure with at most as many pages; not of generations.
+    ///
+    /// # Errors
+    /// `Error::OutOfMemory`: some slots were added then, and this structure is no longer sound.
     pub(in crate::filter) fn unite(&mut self, other: &Self) -> Result<(), Error> {
         let (mut copies, mut met) = (other.copies, 0);
         with_select!(select => other.slots().try_for_each(|slot| {

@@ -1,7 +1,8 @@
 //! Capacity and error rate in, geometry out: number of blocks, block length, number of probes.
 //!
-//! The server counts an item only if it changed a bit, so a layer is sized for slightly more items
-//! than its capacity (`distinct`): 1.002 times at 1 %, 1.11 times at 25 %.
+//! The server counts an item only if it changed a bit. When the count reaches the capacity, more
+//! distinct items have been added, so a layer is sized for them (`distinct`): 1.002 times the
+//! capacity at 1 %, 1.11 times at 25 %.
 //!
 //! Small blocks are fast (one cache line, one page), but cost memory, because their loads differ.
 //! So the search takes, in this order:
@@ -12,13 +13,16 @@
 //! 3. the fewest blocks that keep the rate.
 //!
 //! A layer too small for that has as few equal blocks as possible, each of any whole number of
-//! words: nearly always one block.
+//! words: nearly always one block. (Whole lines would make it 0.4 % to 1 % longer. If a block just
+//! misses the rate, it gets one word more.)
 //!
 //! A replica gets (capacity, rate, expansion, seed), and must compute the same bits on every
 //! machine. So the sizing uses only +, -, *, / and square roots, which IEEE 754 defines exactly,
-//! and `libm`. Clippy forbids the platform's `ln`, `exp` and `powf` in all of src (`clippy.toml`).
+//! and `libm`, whose code is the same everywhere. Clippy forbids the platform's `ln`, `exp` and
+//! `powf` in all of src (`clippy.toml`).
 //!
-//! One call takes a microsecond or two for a filter of one page, and up to 80 at the lowest rates.
+//! One call takes a microsecond or two for a filter of one page, about 10 at 1 %, and up to 80 at
+//! rates of 1e-9 and below, where small blocks are tried in vain.
 
 use std::f64::consts::LN_2;
 
@@ -68,12 +72,14 @@ fn slack(rate: f64) -> f64 {
 /// Inside this range of rates, `slack` alone limits the memory.
 ///
 /// Above the range, uncounted items weigh more, and no whole number of probes comes near the
-/// optimum. Below it, `slack` tends to 1, which the longest blocks cannot reach. Reserved filters
-/// stay within RedisBloom's formula down to 1e-9.
+/// optimum: a layer may take 2 % more memory than the best classic filter. Below the range, `slack`
+/// tends to 1, which the longest blocks cannot reach: a layer may take 3.2 % more; 1 % of that is
+/// for the four probes that share a cache line. The lower end is below 3/4 of 1e-9, so reserved
+/// filters stay within RedisBloom's formula down to 1e-9.
 const TIGHT: std::ops::RangeInclusive<f64> = 5e-10..=0.1;
 
 /// The geometry of a layer for `capacity` items (at least 1) at `rate` in (0, 1). `None` above 2^50
-/// bits (128 TiB).
+/// bits (128 TiB), the most that 32-bit numbers of the longest blocks address.
 pub fn geometry(capacity: u64, rate: f64) -> Option<Geometry> {
     let target = SHARE * rate.max(FLOOR);
     let classic = ClassicOptimum::at(target);

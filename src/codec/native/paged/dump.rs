@@ -15,7 +15,8 @@
 //! (`mod.rs`) and behind it, and the place where it ends plus 1. LOADCHUNK gets the iterator that
 //! SCANDUMP returned with the data.
 //!
-//! The filter may change between the commands of a dump (`filter/pages/pieces.rs`). The numbers are
+//! The filter may change between the commands of a dump. The copy has each item that was in the
+//! filter throughout, and each page as of one moment (`filter/pages/pieces.rs`). The numbers are
 //! those of the last chunk. When a generation starts, or the filter is replaced, its identity
 //! changes, and later chunks are refused.
 
@@ -43,7 +44,8 @@ pub fn header(filter: &Paged) -> (i64, Vec<u8>) {
     (1, header::encode_paged(&PagedPlan::of(filter), 0))
 }
 
-/// Returns the next iterator and the chunk for iterator `from`; `None` beyond the end or below 1.
+/// Returns the next iterator and the chunk for iterator `from`, which may be any number; `None`
+/// beyond the end and below 1.
 pub fn at(filter: &Paged, from: i64) -> Option<(i64, Vec<u8>)> {
     chunk(&Body::of(filter), from)
 }
@@ -53,6 +55,7 @@ fn chunk(body: &Body, from: i64) -> Option<(i64, Vec<u8>)> {
     let header = header::encode_paged(&body.plan, 0);
     let mut out = open(MAGIC, VERSION);
     out.extend(first.to_le_bytes());
+    // Far below 4 GiB: a header has a layer and 33 generations at most.
     out.extend((header.len() as u32).to_le_bytes());
     out.extend(header);
     let end = body.put(first, BYTES, &mut out);
@@ -89,6 +92,7 @@ impl<'a> Chunk<'a> {
             None => first.saturating_add(bytes.len() as u64),
             Some(position) => bits.saturating_add(record::end(bytes, position)?),
         };
+        // The iterator and the bytes must give the same end.
         let end = iterator.checked_sub(1).and_then(|end| u64::try_from(end).ok());
         if to == first || end != Some(to) || (first < bits && to > bits) {
             return Err(Error::Order { from: first, to, received: 0 });
@@ -109,7 +113,11 @@ pub struct Load {
 }
 
 impl Load {
-    /// Begins with the header of a dump, of a filter of at most `ceiling` bytes of bits.
+    /// Begins with the header of a dump, of a filter of at most `ceiling` bytes of bits. Memory is
+    /// allocated as bits and pages arrive ([`Self::take`]).
+    ///
+    /// # Errors
+    /// `Error::Filter` with `Ceiling` or `OutOfMemory`, and any other [`Error`] for bad bytes.
     pub fn begin(data: &[u8], ceiling: u64) -> Result<Self, Error> {
         let plan = read_header(data)?;
         Demand { present: 0, wanted: bits(&plan) }.check(|_| ceiling)?;
@@ -158,8 +166,13 @@ impl Load {
         chunk(&self.body(), from)
     }
 
-    /// Takes the next chunk, or one that was taken already. If it has something new, `ceiling`
-    /// returns how many bytes the filter may take. After an error nothing has changed.
+    /// Takes the next chunk, or one that was taken already: a client repeats it if it got no reply.
+    /// If the chunk has something new, `ceiling` gets the bytes that the filter takes, and returns
+    /// how many there may be.
+    ///
+    /// # Errors
+    /// `Error::Order` for a gap, `Error::OtherFilter`, `Error::Filter` with `Ceiling` or
+    /// `OutOfMemory`, and any other [`Error`] for bad bytes; nothing changes then.
     pub fn take(
         &mut self,
         iterator: i64,
@@ -233,13 +246,21 @@ impl Load {
     }
 
     /// The filter, after [`Self::take`] has returned [`Taken::Last`].
+    ///
+    /// # Errors
+    /// `Error::Filter` with `OutOfMemory`: another try may succeed. Others if the pages are not
+    /// those of the header.
     pub fn finish(&mut self) -> Result<Paged, Error> {
+        // First, while all pages are still there: the numbers are those of the last chunk.
         self.plan.check()?;
         let pages = self.pieces.finish(self.plan.copies)?;
         Ok(Paged::from_parts(&self.plan, self.base.take(), pages))
     }
 
     /// Copies the incomplete filter.
+    ///
+    /// # Errors
+    /// `FilterError::OutOfMemory`.
     pub fn duplicate(&self) -> Result<Self, FilterError> {
         let base = self.base.as_ref().map(Layer::duplicate).transpose()?;
         let (plan, pieces) = (self.plan.clone(), self.pieces.duplicate()?);
@@ -248,6 +269,10 @@ impl Load {
 }
 
 /// Accepts a repeated chunk for a complete filter that has every bit and item of it already.
+///
+/// # Errors
+/// `Error::Exists` for a header, `Error::Complete` for a chunk that would change the filter, and
+/// any other [`Error`] for bad bytes.
 pub fn repeat(filter: &Paged, iterator: i64, data: &[u8]) -> Result<(), Error> {
     if iterator == 1 && read_header(data).is_ok() {
         return Err(Error::Exists);

@@ -41,6 +41,7 @@ struct Body<'a> {
     base: Option<&'a Layer>,
     /// The place behind what is there.
     end: u64,
+    /// The page at a position.
     at: Box<dyn Fn(u64) -> Option<(Reach, Piece<'a>)> + 'a>,
 }
 

@@ -70,6 +70,7 @@ pub(in crate::codec::native) fn load(
             None => place.saturating_add(bytes.len() as u64),
             Some(position) => bits.saturating_add(record::end(bytes, position)?),
         };
+        // Each string has something, so the strings end.
         if place > present || place == from || (from < bits && place > bits) {
             return Err(Error::TooBig { from, to: place, total });
         }

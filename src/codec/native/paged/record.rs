@@ -18,6 +18,7 @@ use crate::{
     },
 };
 
+/// The level of the small form.
 const SMALL: u8 = u8::MAX;
 /// Bytes of a level and a length.
 const FRAME: usize = 3;

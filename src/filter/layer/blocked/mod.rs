@@ -9,16 +9,20 @@
 //! ```
 //!
 //! Putze, Sanders and Singler (2007). One item touches one block: at rates down to 1e-6 one page or
-//! two adjacent ones. A classic filter touches k lines and k pages per query, and copies k pages
-//! per insert while the server forks.
+//! two adjacent ones; a block of 512 bits is one cache line. A classic filter touches k lines and k
+//! pages per query, and copies k pages per insert while the server forks for a snapshot.
+//! `probing.rs` tests and sets the bits inside a block.
 //!
-//! Low rates have long blocks of many cache lines. A chunk goes through them in two stages, and
-//! each stage prefetches its lines for all remaining items before it tests the first one: the line
-//! of the first four probes, which rejects 15 of 16 absent items, then the remaining lines.
+//! Low rates have long blocks of many cache lines, and the number of lines in flight limits the
+//! speed of a batch. So a chunk goes through a layer in two stages, and each stage prefetches its
+//! lines for all remaining items before it tests the first one:
 //!
-//! An addition needs all lines at once. A full layer below pages always uses the stages, because
-//! most lookups there miss; others only above 4 MiB, where out-of-order execution no longer hides
-//! the waits.
+//! 1. The line of the first four probes. It rejects 15 of 16 absent items.
+//! 2. The remaining lines, for the items that passed. Nearly all of these are present.
+//!
+//! An addition needs all lines of the item at once. Most lookups in a full layer below pages miss,
+//! so it always uses the stages. Any other layer uses them above 4 MiB only. Up to there
+//! out-of-order execution hides the waits, and the stages cost hits more than they save misses.
 
 mod prefetch;
 mod probing;
@@ -195,7 +199,7 @@ impl Blocked {
     }
 
     /// Prefetches the first line of an item; returns its first word, and the places of the four
-    /// bits. Small arrays too: to skip them costs a test per item.
+    /// bits. Small arrays too: to skip them costs a test per item, which large arrays would pay.
     #[inline(always)]
     fn prefetch_first_line(&self, lines: u64, hash: Hash) -> (usize, u64) {
         let group = ProbeSequence::new(hash).group(lines);

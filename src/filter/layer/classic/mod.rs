@@ -67,7 +67,8 @@ pub struct Start {
 /// The most positions: the sum of two of them fits in a word.
 pub const MAX_BITS: u64 = 1 << 62;
 
-/// Arrays up to this many bytes stay in the processor's caches.
+/// Arrays up to this many bytes stay in the processor's caches. Prefetching them costs more than it
+/// saves (at 135 KiB, 12 of 40 ns per item; at 27 MiB it saves 40 of 170 ns).
 const CACHED: u64 = 256 << 10;
 
 /// The most probes: for the smallest double, 5e-324, RedisBloom asks for 1,075.
