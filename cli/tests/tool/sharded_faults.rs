@@ -330,7 +330,8 @@ fn a_load_says_what_it_waits_for() {
     assert_eq!(ran.code, 5, "{ran:?}");
     // The node, what it lacks, and the way out.
     let line = format!(
-        "127.0.0.1:{}: too few replicas acknowledged (--acks 0 waits for none); trying again for 4 s",
+        "127.0.0.1:{}: too few replicas acknowledged (--acks 0 waits for none); trying again for \
+         4 s",
         server.port()
     );
     assert_eq!(ran.stderr.matches(&line).count(), 1, "{ran:?}");
