@@ -170,6 +170,7 @@ class Examples(Guards):
     COMMANDS = {
         "phpredis": ["php", "tests/clients/php/guard-worker.php"],
         "redigo": [os.environ["GUARD_WORKER_GO"]],
+        "Java without a library": ["java", "-cp", os.environ["GUARD_WORKER_JAVA"], "GuardWorker"],
     }
     BREAKS = ("lost", "anew", "cut")
 
