@@ -2,9 +2,9 @@
 
 import redis
 from redis.crc import key_slot
+from redis_bloom.sharded import marks, shard_of
 
 from server import Server, until
-from sharded import COMPLETE, markers, shard_of
 
 PRIMARIES = 3
 SLOTS = 16384
@@ -98,7 +98,7 @@ class Filter:
                 self.client.execute_command("BF.INSERT", key, "NOCREATE", "ITEMS", *own)
 
     def mark(self, keys, only=None):
-        self.load(keys, markers(len(keys)), only)
+        self.load(keys, marks(len(keys)), only)
 
 
 def keys(name, shards, generation):

@@ -29,7 +29,6 @@ import redis
 from redis.backoff import NoBackoff
 from redis.retry import Retry
 
-import sharded
 from cluster import Cluster, Node
 from server import until
 
@@ -50,6 +49,12 @@ class SoakNode(Node):
         # answers while the disk is slow.
         options = ["--appendonly", "yes", "--appendfsync", "no", "--cluster-node-timeout", NODE_TIMEOUT]
         super(Node, self).start(*options, wait=wait)
+
+
+def connect_to(cluster):
+    return redis.RedisCluster.from_url(
+        cluster.url, socket_timeout=2.0, socket_connect_timeout=2.0, retry=Retry(NoBackoff(), 0)
+    )
 
 
 def connect(port):
@@ -420,7 +425,7 @@ class Load(threading.Thread):
 
     def __init__(self, cluster, number, seed):
         super().__init__()
-        self.client = sharded.connect(cluster.url, 2.0)
+        self.client = connect_to(cluster)
         self.dice = random.Random(f"{seed} {number}")
         self.ends, self.error = False, None
         self.goes_on, self.works = threading.Event(), threading.Lock()  # the lock is held during each step
@@ -467,7 +472,7 @@ class Faults:
     def __init__(self, cluster, dice):
         self.cluster, self.dice = cluster, dice
         self.seen = []  # when each fault began, and its name
-        self.client = sharded.connect(cluster.url, 2.0)
+        self.client = connect_to(cluster)
 
     def primaries(self):
         return [node for node in self.cluster.nodes if self.cluster.run(node, "INFO", "replication")["role"] == "master"]

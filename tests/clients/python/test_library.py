@@ -5,6 +5,7 @@ import asyncio
 import datetime
 import os
 import pathlib
+import re
 import statistics
 import time
 import unittest
@@ -15,7 +16,6 @@ import redis.asyncio
 
 from redis_bloom import AsyncSeen, AsyncShardedFilter, Guard, Seen, ShardedFilter, bulk
 from redis_bloom.sharded import marks, shard_of
-from sharded import markers
 
 ROOT = pathlib.Path(__file__).parents[3]
 URL = os.environ["REDIS_URL"]
@@ -122,7 +122,7 @@ class Bulk(Case):
 
 
 class Sharded(Case):
-    """On one server, which may hold shards, too. test_sharded.py has a cluster."""
+    """On one server, which may hold shards, too. test_sharded_library.py has a cluster."""
 
     def reserve(self, generation, shards, prefix=""):
         keys = [f"{{users:{i}}}:{generation}" for i in range(shards)]
@@ -138,8 +138,21 @@ class Sharded(Case):
         self.filter = ShardedFilter(self.client, "users")
 
     def test_the_rule(self):
-        self.assertEqual([shard_of(item, n) for item, n in (("a", 8), ("user:1", 1000), ("münchen", 128))], [7, 482, 34])
-        self.assertEqual(marks(16), markers(16))
+        page = (ROOT / "docs/sharding.md").read_text()
+        vectors = re.findall(r"^\| (?:\(empty\)|`(.*?)`|the bytes `(.*?)`) \| [0-9a-f]{8} \|(.*)\|$", page, re.MULTILINE)
+        self.assertGreaterEqual(len(vectors), 9)
+        for text, hex, row in vectors:
+            item = bytes.fromhex(hex) if hex else text
+            wanted = [int(shard) for shard in row.split("|")]
+            self.assertEqual([shard_of(item, shards) for shards in (2, 3, 8, 16, 64, 128, 1000)], wanted, item)
+
+    def test_the_mark_of_a_shard_is_the_first_item_that_belongs_to_it(self):
+        for shards in (1, 3, 16):
+            found = marks(shards)
+            self.assertEqual([shard_of(mark, shards) for mark in found], list(range(shards)))
+            numbers = [int(mark.removeprefix("filter: complete ")) for mark in found]
+            for number in range(max(numbers)):
+                self.assertGreaterEqual(number, numbers[shard_of(f"filter: complete {number}", shards)])
 
     def test_a_no_is_believed_of_a_marked_shard_only(self):
         items = [f"user:{i}" for i in range(1000)]

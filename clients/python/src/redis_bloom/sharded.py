@@ -103,9 +103,13 @@ class _Core:
         if known and not again and now - known.read_at < known.poll:
             return known
         reply = yield partial(self._client.hgetall, self._name)
-        self._known = None  # what was read before does not hold any more
-        self._known = known = _Descriptor(reply, now)
-        return known
+        read = None  # if it cannot be used, what was read before must not be
+        try:
+            read = _Descriptor(reply, now)
+            return read
+        finally:
+            if not self._known or self._known.read_at <= now:  # else another thread has read a newer one
+                self._known = read
 
     def _fail(self, key: Key) -> None:
         self.failures += 1
