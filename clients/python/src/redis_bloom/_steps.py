@@ -18,11 +18,10 @@ from redis.backoff import NoBackoff
 from redis.retry import Retry
 
 if TYPE_CHECKING:
-    from typing_extensions import Concatenate, ParamSpec
+    from typing_extensions import ParamSpec
 
     P = ParamSpec("P")
 
-S = TypeVar("S")
 T = TypeVar("T")
 Key = Union[str, bytes]
 Steps = Generator[Callable[[], Any], Any, T]
@@ -56,23 +55,23 @@ async def run_async(steps: Steps[T]) -> T:
         return end.value  # type: ignore[no-any-return]
 
 
-def sync(method: Callable[Concatenate[S, P], Steps[T]]) -> Callable[Concatenate[S, P], T]:
+def sync(method: Callable[P, Steps[T]]) -> Callable[P, T]:
     """A method that runs the steps of another one, `_name`; it has its documentation."""
 
     @wraps(method)
-    def call(self: S, /, *words: P.args, **options: P.kwargs) -> T:
-        return run(method(self, *words, **options))
+    def call(*words: P.args, **options: P.kwargs) -> T:
+        return run(method(*words, **options))
 
     call.__name__ = method.__name__.strip("_")
     return call
 
 
-def asynchronous(method: Callable[Concatenate[S, P], Steps[T]]) -> Callable[Concatenate[S, P], Awaitable[T]]:
+def asynchronous(method: Callable[P, Steps[T]]) -> Callable[P, Awaitable[T]]:
     """`sync` for asyncio: a coroutine function."""
 
     @wraps(method)
-    async def call(self: S, /, *words: P.args, **options: P.kwargs) -> T:
-        return await run_async(method(self, *words, **options))
+    async def call(*words: P.args, **options: P.kwargs) -> T:
+        return await run_async(method(*words, **options))
 
     call.__name__ = method.__name__.strip("_")
     return call
@@ -87,10 +86,9 @@ def batches(items: Any, size: int) -> Callable[[], Any]:
 
     async def batch() -> list[Any]:
         found: list[Any] = []
-        while len(found) < size:
-            try:
-                found.append(await later.__anext__())
-            except StopAsyncIteration:
+        async for item in later:
+            found.append(item)
+            if len(found) == size:
                 break
         return found
 
@@ -113,6 +111,10 @@ def with_timeout(client: Any, seconds: float) -> Any:
     options = dict(pool.connection_kwargs, socket_timeout=seconds, socket_connect_timeout=seconds)
     options.update(retry=retry(NoBackoff(), 0), retry_on_timeout=False, decode_responses=False)
     return type(client)(connection_pool=kind.ConnectionPool(connection_class=pool.connection_class, **options))
+
+
+def bytes_of(key: Key) -> bytes:
+    return key.encode() if isinstance(key, str) else bytes(key)
 
 
 def text(value: Any) -> str:

@@ -5,10 +5,10 @@
     known = bulk.exists(r, "users", ["user:1", "nobody"])
     list(known), known.count(), known.bits
 
-Items are str or bytes from any iterable; or a buffer whose elements are the items, such as a numpy
-array, an `array.array` or a `memoryview`: it is sent as it lies in memory, so all writers and readers
-of a filter must agree on the type and the byte order. `aadd` and `aexists` are the same for
-redis.asyncio, and take asynchronous iterables, too. docs/commands.md has the formats, at BF.BULKADD.
+Items are str or bytes from any iterable; or a buffer whose elements are the items, such as a numpy array, an
+`array.array` or a `memoryview`: it is sent as it lies in memory, so all writers and readers of a filter must agree on
+the type and the byte order. `aadd` and `aexists` are the same for redis.asyncio, and take asynchronous iterables,
+too. docs/commands.md has the formats, at BF.BULKADD.
 """
 
 from __future__ import annotations
@@ -20,27 +20,22 @@ from typing import Any, Union
 
 from ._steps import Key, Steps, asynchronous, batches, sync
 
-BATCH = 10_000
-"""Items of a command, a multiple of 8. A larger batch keeps other clients waiting, and is no faster."""
+BATCH = 10_000  # items of a command, a multiple of 8; a larger batch keeps other clients waiting, and is no faster
 
 Items = Union[Iterable[Key], AsyncIterable[Key], memoryview, Any]
 
 
 class Answers:
-    """Booleans in the order of the items."""
+    """Booleans in the order of the items. The highest bit of byte 0 of `bits` is that of item 0; unused bits are 0."""
 
     def __init__(self, count: int, bits: bytes) -> None:
-        self._length = count
-        self.bits = bits
-        """The most significant bit of byte 0 is the answer for item 0; unused bits are 0."""
+        self._length, self.bits = count, bits
 
     def __len__(self) -> int:
         return self._length
 
     def __getitem__(self, index: int) -> bool:
-        if not -self._length <= index < self._length:
-            raise IndexError(index)
-        index %= self._length
+        index = range(self._length)[index]  # also a negative one
         return bool(self.bits[index >> 3] & 0x80 >> (index & 7))
 
     def __iter__(self) -> Iterator[bool]:

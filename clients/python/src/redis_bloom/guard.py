@@ -6,9 +6,8 @@
     guard.insert(key); db.insert(row)      # in this order
     row = guard.lookup(key, db.get)        # None, without the database, if the key is certainly absent
 
-`lookup` never hides a row and never raises because of the filter: without an answer that it can
-trust, it calls the database. `rows_since(when)` yields the keys of all rows written since `when`, a
-datetime in UTC, read from the primary database. `AsyncGuard` is the same for redis.asyncio.
+Without an answer that it can trust, `lookup` calls the database. `rows_since(when)` yields the keys of all rows
+written since `when`, a datetime in UTC, from the primary database. `AsyncGuard` is the same for redis.asyncio.
 
 What the caller must do:
 
@@ -19,8 +18,7 @@ What the caller must do:
 - After a failover, the old primary takes no insert for longer than `commit_within` (Redis Cluster;
   with Sentinel set `min-replicas-to-write 1`, `min-replicas-max-lag 2`).
 - After `RESTORE` or `BF.LOADCHUNK` of an older filter under the guard's keys: run `build`.
-- Rows written past the guard are hidden until the next catch-up. With `refresh=60` one runs every 60
-  seconds.
+- Rows written past the guard are hidden until the next catch-up. With `refresh=60` one runs every minute.
 
 README.md of this package has the protocol, and why it is right.
 """
@@ -44,7 +42,7 @@ from typing import Any, Callable, Literal, Optional, TypeVar, Union
 from redis.exceptions import ConnectionError, NoScriptError, ReadOnlyError
 
 from . import _guard_scripts as scripts
-from ._steps import Key, Steps, asynchronous, batches, checked, run, run_async, sync, text, with_timeout
+from ._steps import Key, Steps, asynchronous, batches, bytes_of, checked, run, run_async, sync, text, with_timeout
 from .bulk import pack
 
 Row = TypeVar("Row")
@@ -52,14 +50,10 @@ Keys = Union[Iterable[Key], AsyncIterable[Key]]
 RowsSince = Callable[[datetime.datetime], Union[Keys, Awaitable[Keys]]]
 
 BATCH = 1000
-PAUSE = 1.0
-"""Seconds after a failed lookup in which only the database is asked."""
-VERIFY = 1.0
-"""Seconds without a lookup after which the next one first compares the identity of the server again."""
-TICK = 1.0
-"""Seconds between two heartbeats."""
-STALE = 60.0
-"""Seconds without news of a process with keys for later, until a catch-up adds its rows."""
+PAUSE = 1.0  # seconds after a failed lookup in which only the database is asked
+VERIFY = 1.0  # seconds without a lookup after which the next one first compares the identity of the server again
+TICK = 1.0  # seconds between two heartbeats
+STALE = 60.0  # seconds without news of a process with keys for later, until a catch-up adds its rows
 
 log = logging.getLogger("redis_bloom.guard")
 
@@ -88,6 +82,7 @@ class _Core:
 
     _sleep: Callable[[float], Any]
     _start: Callable[[], None]
+    _background: Any = None  # the thread or the task, once it was started
 
     def __init__(
         self,
@@ -126,12 +121,13 @@ class _Core:
         self._log_at: dict[str, float] = {}  # by kind, so that the background does not hide what lookups say
         self._known = False  # whether keys may wait: the server knows of this guard with on_unavailable="later"
         self._waiting: dict[bytes, None] = {}  # the keys for later
+        self._ends, self._starting = threading.Event(), threading.Lock()  # of the thread
 
     def _possible(self, keys: list[Key]) -> Steps[list[Key]]:
         """Those of the keys whose rows may exist. Never raises."""
         self._start()
         # Before the query: afterwards the background may have added a key that the query missed.
-        late = {key for key in keys if _bytes(key) in self._waiting} if self._waiting else ()
+        late = {key for key in keys if bytes_of(key) in self._waiting} if self._waiting else ()
         possible, now = keys, time.monotonic()
         if now >= self._resume_at:
             try:
@@ -169,8 +165,7 @@ class _Core:
             token = yield from self._trust(self._reader, "", "", "")
         if not token:
             raise LookupError("the filter is not trusted, or there is none")
-        self._sha = sha1(scripts.lookup(token).encode()).hexdigest()
-        self._token = token
+        self._sha, self._token = sha1(scripts.lookup(token).encode()).hexdigest(), token
 
     def _ask(self, *words: Any) -> Steps[Any]:
         """The reply to a lookup, on a connection that lookups keep: redis-py's pool costs more than the command."""
@@ -204,14 +199,14 @@ class _Core:
         self._start()
         begin = time.monotonic()
         try:
-            yield from self._add([_bytes(key) for key in keys])
+            yield from self._add([bytes_of(key) for key in keys])
             if time.monotonic() - begin > self._commit_within / 2:
                 raise TimeoutError("the filter took so long that a catch-up may miss the row")
         except Exception as error:
             self.stats.insert_failures += 1
             if not self._known:
                 raise
-            self._waiting.update((_bytes(key), None) for key in keys)
+            self._waiting.update((bytes_of(key), None) for key in keys)
             self._warn("the filter takes keys later", error)
 
     def _add(self, keys: list[bytes]) -> Steps[set[str]]:
@@ -229,8 +224,7 @@ class _Core:
         makes it. Run it again before the filter holds more than `capacity`, or if many rows were deleted.
         """
         words = (repr(self._error), self._capacity, int(time.time() * 1000))
-        reply = yield from self._script(self._builder, scripts.RESERVE, 3, *words)
-        server, own, begin = map(text, reply)
+        server, own, begin = map(text, (yield from self._script(self._builder, scripts.RESERVE, 3, *words)))
         yield partial(self._sleep, self._commit_within)  # from here on each row is in `keys` or its key in the filter
         next_batch = batches((yield keys) if callable(keys) else keys, BATCH)
         send = partial(self._builder.execute_command, "BF.BULKADD", self._keys[2], "NOCREATE")
@@ -266,13 +260,12 @@ class _Core:
     def _catch_up(self, server: str, since: str, begin: str) -> Steps[None]:
         """Adds the keys of the rows that the filter may lack, and trusts it."""
         assert self._rows_since
-        seconds = max(float(since) / 1000 - self._margin, 0.0)
-        when = datetime.datetime.fromtimestamp(seconds, datetime.timezone.utc)
+        when = datetime.datetime.fromtimestamp(max(float(since) / 1000 - self._margin, 0.0), datetime.timezone.utc)
         log.warning("the filter may lack keys since %s: catching up", when)
         yield partial(self._sleep, 2 * self._commit_within)
         next_batch = batches((yield partial(self._rows_since, when)), BATCH)
         while batch := (yield next_batch):
-            yield from self._add([_bytes(key) for key in batch])
+            yield from self._add([bytes_of(key) for key in batch])
             yield partial(self._writer.execute_command, "SET", self._keys[3], self._id, "XX", "PX", self._lease)
         yield from self._trust(self._writer, server, begin, "")
         self.stats.catch_ups += 1
@@ -298,13 +291,14 @@ class _Core:
             yield partial(pool.disconnect, inuse_connections=False)
 
     def _work(self) -> Steps[None]:
-        """The background."""
-        while True:
-            try:
-                yield from self._tick()
-            except Exception as error:
-                self._warn("the background of the guard failed", error)
-            yield partial(self._sleep, TICK)
+        """The background, until the guard is closed."""
+        with contextlib.suppress(RuntimeError):
+            while True:
+                try:
+                    yield from self._tick()
+                except Exception as error:
+                    self._warn("the background of the guard failed", error)
+                yield partial(self._sleep, TICK)
 
     def _end(self) -> Steps[None]:
         """Adds late keys if the server is there, and ends the connections."""
@@ -327,10 +321,6 @@ class _Core:
             log.warning("%s: %s: %s", what, type(error).__name__, error)  # repr() has no message in redis-py 8
 
 
-def _bytes(key: Key) -> bytes:
-    return key.encode() if isinstance(key, str) else bytes(key)
-
-
 class Guard(_Core, contextlib.AbstractContextManager["Guard"]):
     """The guard for redis.Redis. Threads may share it, and processes that fork after it was made.
 
@@ -340,12 +330,6 @@ class Guard(_Core, contextlib.AbstractContextManager["Guard"]):
     without it, lookups pass after a restart until the next build. `on_unavailable`: what `insert`
     does without the server. `timeout`, `insert_timeout`: seconds for each reply.
     """
-
-    def __init__(self, client: Any, name: str, **options: Any) -> None:
-        super().__init__(client, name, **options)
-        self._ends = threading.Event()
-        self._thread: Optional[threading.Thread] = None
-        self._starting = threading.Lock()
 
     def lookup(self, key: Key, fetch: Callable[[Key], Row]) -> Optional[Row]:
         """`fetch(key)`, or None without a call of it if the row certainly does not exist."""
@@ -362,8 +346,8 @@ class Guard(_Core, contextlib.AbstractContextManager["Guard"]):
     def close(self) -> None:
         """Ends the background thread, adds late keys if the server is there, and ends the connections."""
         self._ends.set()
-        if self._thread:
-            self._thread.join()
+        if self._background:
+            self._background.join()
         run(self._end())
 
     def __exit__(self, *_: object) -> None:
@@ -371,15 +355,11 @@ class Guard(_Core, contextlib.AbstractContextManager["Guard"]):
 
     def _start(self) -> None:
         """Starts the background thread if there is none, as in a process that was forked."""
-        if self._rows_since and not (self._thread and self._thread.is_alive()):
+        if self._rows_since and not (self._background and self._background.is_alive()):
             with self._starting:
-                if not (self._thread and self._thread.is_alive()) and not self._ends.is_set():
-                    self._thread = threading.Thread(target=self._run_work, daemon=True)
-                    self._thread.start()
-
-    def _run_work(self) -> None:
-        with contextlib.suppress(RuntimeError):  # of `_sleep`
-            run(self._work())
+                if not (self._background and self._background.is_alive()) and not self._ends.is_set():
+                    self._background = threading.Thread(target=run, args=(self._work(),), daemon=True)
+                    self._background.start()
 
     def _sleep(self, seconds: float) -> None:
         if self._ends.wait(seconds):
@@ -387,20 +367,14 @@ class Guard(_Core, contextlib.AbstractContextManager["Guard"]):
 
 
 class AsyncGuard(_Core, contextlib.AbstractAsyncContextManager["AsyncGuard"]):
-    """`Guard` for redis.asyncio.Redis: `fetch` and `catch_up` may be coroutine functions."""
+    """`Guard` for redis.asyncio.Redis, with `aclose`: `fetch` and `catch_up` may be coroutine functions."""
 
     _sleep = staticmethod(asyncio.sleep)
 
-    def __init__(self, client: Any, name: str, **options: Any) -> None:
-        super().__init__(client, name, **options)
-        self._task: Optional[asyncio.Task[None]] = None
-
     async def lookup(self, key: Key, fetch: Callable[[Key], Awaitable[Row]]) -> Optional[Row]:
-        """As `Guard.lookup`."""
         return await fetch(key) if await run_async(self._possible([key])) else None
 
     async def lookup_many(self, keys: Iterable[Key], fetch: Callable[[list[Key]], Awaitable[Row]]) -> Row:
-        """As `Guard.lookup_many`."""
         return await fetch(await run_async(self._possible(list(keys))))
 
     insert = asynchronous(_Core._insert)
@@ -408,15 +382,14 @@ class AsyncGuard(_Core, contextlib.AbstractAsyncContextManager["AsyncGuard"]):
     tick = asynchronous(_Core._tick)
 
     async def aclose(self) -> None:
-        """As `Guard.close`."""
-        if self._task:
-            self._task.cancel()
-            await asyncio.wait([self._task])
+        if self._background:
+            self._background.cancel()
+            await asyncio.wait([self._background])
         await run_async(self._end())
 
     async def __aexit__(self, *_: object) -> None:
         await self.aclose()
 
     def _start(self) -> None:
-        if self._rows_since and (self._task is None or self._task.done()):
-            self._task = asyncio.get_running_loop().create_task(run_async(self._work()))
+        if self._rows_since and (self._background is None or self._background.done()):
+            self._background = asyncio.get_running_loop().create_task(run_async(self._work()))

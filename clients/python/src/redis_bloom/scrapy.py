@@ -22,8 +22,7 @@ from scrapy.dupefilters import BaseDupeFilter
 from ._steps import with_timeout
 from .seen import Seen
 
-PAUSE = 5.0
-"""Seconds without a query after the server gave no answer: Scrapy stands still while it waits for one."""
+PAUSE = 5.0  # seconds without a query after the server gave no answer: Scrapy stands still while it waits for one
 
 
 class DupeFilter(BaseDupeFilter):
@@ -32,13 +31,12 @@ class DupeFilter(BaseDupeFilter):
     def __init__(self, crawler: Any) -> None:
         settings = crawler.settings
         self._client = with_timeout(redis.Redis.from_url(settings["REDIS_URL"]), 0.5)
-        days = settings.getfloat("BLOOM_WITHIN_DAYS", 0)
         self._seen = Seen(
             self._client,
             settings["BLOOM_KEY"],
             capacity=settings.getint("BLOOM_CAPACITY", 1_000_000),
             error=settings.getfloat("BLOOM_ERROR", 0.0001),
-            within=datetime.timedelta(days=days) if days else None,
+            within=datetime.timedelta(days=settings.getfloat("BLOOM_WITHIN_DAYS", 0)),
         )
         self._retried = {int(code) for code in settings.getlist("RETRY_HTTP_CODES")}
         self._fingerprint = crawler.request_fingerprinter.fingerprint

@@ -20,7 +20,7 @@ from collections.abc import Iterable
 from functools import partial
 from typing import Any, Optional
 
-from ._steps import Key, Steps, asynchronous, checked, sync
+from ._steps import Key, Steps, asynchronous, bytes_of, checked, sync
 
 
 class _Core:
@@ -66,8 +66,7 @@ class _Core:
         return (yield from self._has_many([item]))[0]
 
     def _send(self, command: str, *words: Any) -> Steps[list[bool]]:
-        reply = yield partial(self._client.execute_command, command, self.key, *words)
-        return [bool(one) for one in checked(reply)]
+        return [bool(one) for one in checked((yield partial(self._client.execute_command, command, self.key, *words)))]
 
     def _claim(self, items: Iterable[Key]) -> Steps[list[Key]]:
         """Those of the items that nobody has done or has claimed: they are the caller's now."""
@@ -93,7 +92,7 @@ class _Core:
         yield partial(self._client.execute_command, "UNLINK", self._claim_of(item))
 
     def _claim_of(self, item: Key) -> bytes:
-        return f"{self.key}:claim:".encode() + (item.encode() if isinstance(item, str) else item)
+        return f"{self.key}:claim:".encode() + bytes_of(item)
 
 
 class Seen(_Core):

@@ -20,16 +20,15 @@ from typing import Any, Optional
 
 from redis.exceptions import ResponseError
 
-from ._steps import Key, Steps, asynchronous, checked, sync, text
+from ._steps import Key, Steps, asynchronous, bytes_of, checked, sync, text
 
 TOO_OLD = "the descriptor is too old"
-PAUSE = 1.0
-"""Seconds after a failure in which a shard is not asked."""
+PAUSE = 1.0  # seconds after a failure in which a shard is not asked
 
 
 def shard_of(item: Key, shards: int) -> int:
     """The number of the shard of an item."""
-    return zlib.crc32(item.encode() if isinstance(item, str) else item) * shards >> 32
+    return zlib.crc32(bytes_of(item)) * shards >> 32
 
 
 def marks(shards: int) -> list[str]:
@@ -68,21 +67,22 @@ class _Descriptor:
         rule, state = (text(fields.get(name)) for name in ("rule", "state"))
         if (rule, state) != ("crc32", "ready"):
             raise ValueError(f"no filter that this client can use: rule {rule}, state {state}")
-        self.current = _Generation(fields)
-        self.next: Optional[_Generation] = None
-        self.damage = ""
+        self.current, self.damage = _Generation(fields), ""
+        self.filled = [self.current]  # the generations that additions go to
         if any(name.startswith("next.") for name in fields):
             try:
-                self.next = _Generation(fields, "next.")
-                if text(fields.get("next.rule", "crc32")) != "crc32" or self.next.number == self.current.number:
+                self.filled.append(_Generation(fields, "next."))
+                if text(fields.get("next.rule", "crc32")) != "crc32" or self.filled[1].number == self.current.number:
                     raise ValueError("its rule or number")
             except (KeyError, ValueError) as error:  # a rebuild might lose what is added now
-                self.next, self.damage = None, f"the next generation cannot be read: {error!r}"
-        # After a rebuild `next` is the generation before, until its shards are gone.
-        self.is_rebuilt = self.next is not None and self.next.number < self.current.number
+                self.damage = f"the next generation cannot be read: {error!r}"
         self.base = fields.get("base")
         poll = text(fields.get("poll", ""))
         self.poll = int(poll) if poll.isdigit() and int(poll) > 0 else 10
+
+    def check_age(self) -> None:
+        if time.monotonic() > self.read_at + 2 * self.poll:  # a rebuild counts on additions to be done by then
+            raise TimeoutError(TOO_OLD)
 
 
 def _is_stale(error: Exception) -> bool:
@@ -95,8 +95,7 @@ class _Core:
         self._client, self._name = client, name
         self._known: Optional[_Descriptor] = None
         self._resume_at: dict[Key, float] = {}
-        self.failures = 0
-        """How often the descriptor or a shard gave no answer: a metric to watch."""
+        self.failures = 0  # how often the descriptor or a shard gave no answer: a metric to watch
 
     def _read(self, again: bool) -> Steps[_Descriptor]:
         now, known = time.monotonic(), self._known
@@ -145,8 +144,7 @@ class _Core:
         if time.monotonic() < self._resume_at.get(key, 0.0):
             return []
         try:
-            reply = yield partial(self._client.execute_command, "BF.MEXISTS", key, *items, mark)
-            *found, complete = checked(reply)
+            *found, complete = checked((yield partial(self._client.execute_command, "BF.MEXISTS", key, *items, mark)))
             for item, yes in zip(items, found):
                 answers[item] = bool(yes) or (False if complete else None)
             if not complete:
@@ -171,24 +169,17 @@ class _Core:
         descriptor = yield from self._read(again)
         if descriptor.damage:
             raise ValueError(descriptor.damage)
-        groups = [(key, group, False) for key, _, group in descriptor.current.group(items)]
-        if descriptor.next:
-            groups += [(key, group, descriptor.is_rebuilt) for key, _, group in descriptor.next.group(items)]
-        for key, group, may_be_gone in groups:
-            self._check_age(descriptor)
-            try:
-                words = ("BF.INSERT", key, "NOCREATE", "ITEMS", *group)
-                checked((yield partial(self._client.execute_command, *words)))
-            except ResponseError as error:
-                if not may_be_gone or "belongs" in str(error) or not _is_stale(error):
-                    raise  # else an old shard is gone, and the current ones have the items
-        self._check_age(descriptor)
-
-    def _check_age(self, descriptor: _Descriptor) -> None:
-        if (
-            time.monotonic() > descriptor.read_at + 2 * descriptor.poll
-        ):  # a rebuild counts on additions to be done by then
-            raise TimeoutError(TOO_OLD)
+        insert = partial(self._client.execute_command, "BF.INSERT")
+        for generation in descriptor.filled:
+            is_old = generation.number < descriptor.current.number  # after a rebuild, until its shards are gone
+            for key, _, group in generation.group(items):
+                descriptor.check_age()
+                try:
+                    checked((yield partial(insert, key, "NOCREATE", "ITEMS", *group)))
+                except ResponseError as error:
+                    if not is_old or "belongs" in str(error) or not _is_stale(error):
+                        raise  # else an old shard is gone, and the current ones have the items
+        descriptor.check_age()
 
     def _mark(self) -> Steps[None]:
         """Marks the shards as complete, after all items were added."""
