@@ -55,53 +55,47 @@ pub fn pack(items: impl IntoIterator<Item = impl AsRef<[u8]>>) -> Vec<u8> {
     packed
 }
 
-/// Adds items; of each whether it was new. `options` are words of BF.INSERT, such as "NOCREATE". If
-/// it fails, some items may be in: send all again, but not to a COUNTING filter.
-pub fn add(
-    redis: &mut impl ConnectionLike,
-    key: &str,
-    items: impl IntoIterator<Item = impl AsRef<[u8]>>,
-    options: &[&str],
-) -> RedisResult<Answers> {
-    batches("BF.BULKADD", key, items, options).map(|batch| batch.query(redis)).collect()
+/// A function for blocking connections, and its twin for those of tokio.
+macro_rules! twins {
+    ($(#[$does:meta])* $sync:ident, $tokio:ident($command:literal $(, $options:ident)?)) => {
+        $(#[$does])*
+        pub fn $sync(
+            redis: &mut impl ConnectionLike,
+            key: &str,
+            items: impl IntoIterator<Item = impl AsRef<[u8]>>,
+            $($options: &[&str],)?
+        ) -> RedisResult<Answers> {
+            let options = <[&[&str]]>::concat(&[$($options)?]);
+            batches($command, key, items, &options).map(|batch| batch.query(redis)).collect()
+        }
+
+        #[doc = concat!("[`", stringify!($sync), "`] for tokio.")]
+        #[cfg(feature = "tokio")]
+        pub async fn $tokio(
+            redis: &mut (impl redis::aio::ConnectionLike + Send),
+            key: &str,
+            items: impl IntoIterator<Item = impl AsRef<[u8]>>,
+            $($options: &[&str],)?
+        ) -> RedisResult<Answers> {
+            let options = <[&[&str]]>::concat(&[$($options)?]);
+            let mut replies = Vec::new();
+            for batch in batches($command, key, items, &options) {
+                replies.push(batch.query_async(redis).await?);
+            }
+            Ok(replies.into_iter().collect())
+        }
+    };
 }
 
-/// Of each item whether it was probably added; no is certain.
-pub fn exists(
-    redis: &mut impl ConnectionLike,
-    key: &str,
-    items: impl IntoIterator<Item = impl AsRef<[u8]>>,
-) -> RedisResult<Answers> {
-    batches("BF.BULKEXISTS", key, items, &[]).map(|batch| batch.query(redis)).collect()
+twins! {
+    /// Adds items; of each whether it was new. `options` are words of BF.INSERT, such as
+    /// "NOCREATE". If it fails, some items may be in: send all again, but not to a COUNTING filter.
+    add, aadd("BF.BULKADD", options)
 }
 
-/// [`add`] for tokio.
-#[cfg(feature = "tokio")]
-pub async fn aadd(
-    redis: &mut (impl redis::aio::ConnectionLike + Send),
-    key: &str,
-    items: impl IntoIterator<Item = impl AsRef<[u8]>>,
-    options: &[&str],
-) -> RedisResult<Answers> {
-    let mut replies = Vec::new();
-    for batch in batches("BF.BULKADD", key, items, options) {
-        replies.push(batch.query_async(redis).await?);
-    }
-    Ok(replies.into_iter().collect())
-}
-
-/// [`exists`] for tokio.
-#[cfg(feature = "tokio")]
-pub async fn aexists(
-    redis: &mut (impl redis::aio::ConnectionLike + Send),
-    key: &str,
-    items: impl IntoIterator<Item = impl AsRef<[u8]>>,
-) -> RedisResult<Answers> {
-    let mut replies = Vec::new();
-    for batch in batches("BF.BULKEXISTS", key, items, &[]) {
-        replies.push(batch.query_async(redis).await?);
-    }
-    Ok(replies.into_iter().collect())
+twins! {
+    /// Of each item whether it was probably added; no is certain.
+    exists, aexists("BF.BULKEXISTS")
 }
 
 fn batches(

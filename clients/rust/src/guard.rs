@@ -10,7 +10,7 @@ use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use redis::{Cmd, FromRedisValue, Script, cmd};
+use redis::{FromRedisValue, Script, ToRedisArgs, cmd};
 
 use crate::link::{Blocking, Closing, Error, Link, Servers, lock, now};
 use crate::{bulk, scripts};
@@ -133,14 +133,17 @@ pub struct Stats {
 }
 
 /// What lookups, inserts and the background share.
+#[derive(Default)]
 struct State {
     /// Of the lookup script that a trusted server has; empty if none is known.
     token: String,
     sha: String,
     /// The token whose script the server did not have.
     lost: String,
-    resume_at: Instant,
-    verify_at: Instant,
+    /// Until then only the database is queried.
+    resume_at: Option<Instant>,
+    /// From then on the identity of the server is compared first.
+    verify_at: Option<Instant>,
     /// By kind, so that the background does not hide what lookups say.
     log_at: HashMap<&'static str, Instant>,
     /// Whether keys may wait: the server knows of this guard with `Later`.
@@ -169,18 +172,6 @@ impl<L: Link> Core<L> {
         if name.is_empty() || (needs_catch_up && options.catch_up.is_none()) {
             return Err("a guard needs a name; Later and refresh need catch_up".into());
         }
-        let now = Instant::now();
-        let state = State {
-            token: String::new(),
-            sha: String::new(),
-            lost: String::new(),
-            resume_at: now,
-            verify_at: now,
-            log_at: HashMap::new(),
-            known: false,
-            waiting: HashSet::new(),
-            stats: Stats::default(),
-        };
         Ok(Arc::new(Core {
             keys: ["", ":state", ":new", ":lock"].map(|end| format!("guard:{{{name}}}{end}")),
             id: unique(),
@@ -188,7 +179,7 @@ impl<L: Link> Core<L> {
             writer: L::new(servers, options.insert_timeout),
             job: L::new(servers, JOB_TIMEOUT.max(options.insert_timeout)),
             options,
-            state: Mutex::new(state),
+            state: Mutex::default(),
             closing: Closing::default(),
         }))
     }
@@ -203,7 +194,7 @@ impl<L: Link> Core<L> {
         let (late, paused): (Vec<bool>, _) = {
             let state = self.state();
             let late = keys.iter().map(|key| state.waiting.contains(*key));
-            (late.collect(), Instant::now() < state.resume_at)
+            (late.collect(), state.resume_at.is_some_and(|at| Instant::now() < at))
         };
         let found = if paused {
             None
@@ -235,7 +226,8 @@ impl<L: Link> Core<L> {
         let now = Instant::now();
         let (mut sha, is_verified) = {
             let state = self.state();
-            (state.sha.clone(), !state.token.is_empty() && now <= state.verify_at)
+            let in_time = state.verify_at.is_some_and(|at| now <= at);
+            (state.sha.clone(), !state.token.is_empty() && in_time)
         };
         if !is_verified {
             sha = self.verify().await?;
@@ -247,7 +239,7 @@ impl<L: Link> Core<L> {
             let found: Option<String> = self.reader.send(&evalsha).await?;
             answers += &found.ok_or(NOT_TRUSTED)?;
         }
-        self.state().verify_at = now + VERIFY;
+        self.state().verify_at = Some(now + VERIFY);
         Ok(answers)
     }
 
@@ -259,7 +251,7 @@ impl<L: Link> Core<L> {
         if is_lost == Some("NOSCRIPT") {
             state.lost = lost;
         }
-        state.resume_at = Instant::now() + PAUSE;
+        state.resume_at = Some(Instant::now() + PAUSE);
         state.stats.lookup_failures += 1;
         drop(state);
         self.warn("the filter gave no answer", error);
@@ -267,8 +259,7 @@ impl<L: Link> Core<L> {
 
     /// Learns the token, or makes a new one if the server has forgotten the script of the last one.
     async fn verify(&self) -> Result<String, Error> {
-        let [_, mut token] =
-            self.eval::<[String; 2]>(&self.reader, &scripts::lookup(""), 2, |_| {}).await?;
+        let [_, mut token] = self.identity(&self.reader, "").await?;
         let is_lost = !token.is_empty() && token == self.state().lost;
         if is_lost {
             token = self.trust(&self.reader, "", "", "").await?;
@@ -286,9 +277,7 @@ impl<L: Link> Core<L> {
         let begin = Instant::now();
         let done = self.add(keys).await.and_then(|_| {
             let in_time = begin.elapsed() <= self.options.commit_within / 2;
-            in_time
-                .then_some(())
-                .ok_or("the filter took so long that a catch-up may miss the row".into())
+            in_time.then_some(()).ok_or(TOO_LATE.into())
         });
         done.or_else(|error| {
             let mut state = self.state();
@@ -307,19 +296,16 @@ impl<L: Link> Core<L> {
     async fn add(&self, keys: &[&[u8]]) -> Result<HashSet<String>, Error> {
         let mut servers = HashSet::new();
         for batch in keys.chunks(BATCH) {
-            let added = self.eval(&self.writer, scripts::INSERT, 3, |eval| _ = eval.arg(batch));
-            servers.insert(added.await?);
+            servers.insert(self.eval(&self.writer, scripts::INSERT, 3, batch).await?);
         }
         Ok(servers)
     }
 
     async fn build(&self, keys: impl Future<Output = Result<Keys, Error>>) -> Result<(), Error> {
         let Options { capacity, error, commit_within, .. } = self.options;
-        let [server, own, begin] = self
-            .eval::<[String; 3]>(&self.job, scripts::RESERVE, 3, |eval| {
-                eval.arg(error).arg(capacity).arg(milliseconds(SystemTime::now()));
-            })
-            .await?;
+        let words = (error, capacity, milliseconds(SystemTime::now()));
+        let [server, own, begin] =
+            self.eval::<[String; 3]>(&self.job, scripts::RESERVE, 3, words).await?;
         self.sleep(commit_within).await?; // now each row is in `keys`, or its key in the new filter
         let mut keys = keys.await?.peekable();
         while keys.peek().is_some() {
@@ -334,7 +320,7 @@ impl<L: Link> Core<L> {
         self.trust(&self.job, &server, &begin, &own).await?;
         let mut state = self.state();
         state.stats.builds += 1;
-        state.resume_at = Instant::now();
+        state.resume_at = None;
         Ok(())
     }
 
@@ -350,13 +336,9 @@ impl<L: Link> Core<L> {
             (_, true) => "all".into(),
             _ => String::new(),
         };
-        let refresh = self.options.refresh.as_millis() as u64;
-        let reply: Vec<String> = self
-            .eval(&self.writer, scripts::TICK, 4, |eval| {
-                eval.arg(clock).arg(&self.id).arg(covers);
-                eval.arg(STALE.as_millis() as u64).arg(refresh).arg(self.lease());
-            })
-            .await?;
+        let [stale, refresh] = [STALE, self.options.refresh].map(|span| span.as_millis() as u64);
+        let words = (clock, &self.id, covers, stale, refresh, self.lease());
+        let reply: Vec<String> = self.eval(&self.writer, scripts::TICK, 4, words).await?;
         if reply[0] == "no primary" {
             self.state().token.clear();
             self.writer.leave();
@@ -370,16 +352,13 @@ impl<L: Link> Core<L> {
         if let [_, _, server, since, begin] = &reply[..] {
             let done = self.catch_up(server, since, begin).await;
             let mut state = self.state();
-            match done {
+            match &done {
                 Ok(()) => {
-                    (state.stats.catch_ups, state.resume_at) =
-                        (state.stats.catch_ups + 1, Instant::now())
+                    (state.stats.catch_ups, state.resume_at) = (state.stats.catch_ups + 1, None)
                 }
-                Err(error) => {
-                    state.stats.catch_up_failures += 1;
-                    return Err(error);
-                }
+                Err(_) => state.stats.catch_up_failures += 1,
             }
+            return done;
         }
         Ok(())
     }
@@ -413,10 +392,14 @@ impl<L: Link> Core<L> {
     /// Marks the filter as trusted, by a script that this server process alone has from now on.
     async fn trust(&self, link: &L, server: &str, begin: &str, own: &str) -> Result<String, Error> {
         let token = unique();
-        let [process, _] =
-            self.eval::<[String; 2]>(link, &scripts::lookup(&token), 2, |_| {}).await?;
+        let [process, _] = self.identity(link, &token).await?;
         let words = [server, begin, &self.id, own, &token, &process];
-        self.eval(link, scripts::TRUST, 4, |eval| _ = eval.arg(&words)).await
+        self.eval(link, scripts::TRUST, 4, &words).await
+    }
+
+    /// That of the server, which has the script of `token` from then on, and the token in use.
+    async fn identity(&self, link: &L, token: &str) -> Result<[String; 2], Error> {
+        self.eval(link, &scripts::lookup(token), 2, None::<&str>).await
     }
 
     fn eval<T: FromRedisValue>(
@@ -424,11 +407,10 @@ impl<L: Link> Core<L> {
         link: &L,
         script: &str,
         keys: usize,
-        words: impl FnOnce(&mut Cmd),
+        words: impl ToRedisArgs,
     ) -> impl Future<Output = Result<T, Error>> + Send {
         let mut eval = cmd("EVAL");
-        eval.arg(script).arg(keys).arg(&self.keys[..keys]);
-        words(&mut eval);
+        eval.arg(script).arg(keys).arg(&self.keys[..keys]).arg(words);
         async move { link.send(&eval).await }
     }
 
@@ -619,6 +601,7 @@ impl Drop for AsyncGuard {
 }
 
 const NOT_TRUSTED: &str = "the filter is not trusted, or there is none";
+const TOO_LATE: &str = "the filter took so long that a catch-up may miss the row";
 
 /// 32 hexadecimal digits that no other call returns, in any process, because `RandomState` has
 /// random keys.
