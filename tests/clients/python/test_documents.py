@@ -102,25 +102,6 @@ class Examples(unittest.TestCase):
                     continue  # that of the machine
                 self.assertRegex(pinned, rf"[=@\"]{re.escape(number)}\b", client)
 
-    def test_the_listing_of_native_filters_survives_half_a_load_and_sees_every_database(self):
-        migration = (ROOT / "docs" / "migration.md").read_text()
-        (code,) = [example[1] for example in EXAMPLE.finditer(migration) if '"BF.DEBUG"' in example[1]]
-        clients = {db: redis.Redis(port=int(PORT), db=db) for db in (0, 3)}
-        for client in clients.values():
-            self.addCleanup(client.close)
-        clients[0].flushall()
-        self.addCleanup(clients[0].flushall)
-        clients[0].bf().add("urls", "item")
-        clients[0].bf().loadchunk("half", *clients[0].bf().scandump("urls", 0))
-        clients[3].bf().add("late", "item")
-        theirs = (ROOT / "tests/fixtures/redisbloom-2.8-grown.dump").read_bytes()
-        clients[3].restore("theirs", 0, theirs)  # not native
-        clients[3].set("string", "value")
-        output = io.StringIO()
-        self.execute(code, output)
-        expected = ["0 b'half' filter is being loaded by BF.LOADCHUNK", "0 b'urls'", "3 b'late'"]
-        self.assertEqual(sorted(output.getvalue().splitlines()), expected)
-
     def run_example(self, code, printed):
         client = redis.Redis(port=int(PORT))
         self.addCleanup(client.close)
