@@ -19,9 +19,9 @@ const SEAL: usize = 8;
 /// Where a chunk has the header of its filter, behind its magic, version, place and length.
 const FRAME: usize = 20;
 /// Places in a header.
-const FIRST_PAGES: usize = 46;
-const COPIES: usize = 54;
-const PRESENT: usize = 62;
+const PRESENT: usize = 32;
+const FIRST_PAGES: usize = 55;
+const COPIES: usize = 67;
 /// The end of all positions of pages.
 const END: u64 = 1 << 40;
 /// A bound for a reply that hangs, not a measure of speed.
@@ -223,25 +223,26 @@ fn what_a_header_announces_costs_nothing() {
     let client = &mut client;
     let begin = Instant::now();
     let payload = Payload::of(client, "counts");
-    let with = |at: usize, number: u64| {
+    let with = |at: usize, number: &[u8]| {
         let mut forged = payload.clone();
-        forged.strings[0] = patched(&payload.strings[0], at, &number.to_le_bytes());
+        forged.strings[0] = patched(&payload.strings[0], at, number);
         forged
     };
-    for number in [1_000, 1 << 30, (1 << 32) - 1, END, END + 1, u64::MAX] {
-        let reply = restore(client, &with(FIRST_PAGES, number));
+    for number in [1_000_u32, 1 << 30, u32::MAX] {
+        let reply = restore(client, &with(FIRST_PAGES, &number.to_le_bytes()));
         assert_eq!(reply, err("ERR Bad data format"), "{number} first pages");
     }
     // There are no more copies than slots, so the filter counts no items.
-    for number in [801, 1 << 40, u64::MAX] {
-        assert_eq!(restore(client, &with(COPIES, number)), ok(), "{number} copies");
+    for number in [801_u64, 1 << 40, u64::MAX] {
+        let reply = restore(client, &with(COPIES, &number.to_le_bytes()));
+        assert_eq!(reply, ok(), "{number} copies");
         assert_eq!(client.run("BF.CARD forged"), int(0));
         client.call("BF.DEL", "forged", &numbered("item", 800));
         assert_eq!(client.run("BF.CARD forged"), int(0));
         assert_sane(client, "forged", &format!("{number} copies"));
     }
     for number in [END + 1, END + 8, u64::MAX] {
-        let reply = restore(client, &with(PRESENT, number));
+        let reply = restore(client, &with(PRESENT, &number.to_le_bytes()));
         assert_eq!(reply, err("ERR Bad data format"), "{number} present");
     }
     // A page of 65,535 words that are not there.
