@@ -51,6 +51,15 @@ pub(crate) enum Now {
     Surely,
 }
 
+/// The items of a piece before the one that was refused.
+#[derive(Clone, Copy, Debug)]
+struct Partly {
+    count: u64,
+    new: u64,
+    /// Whether replicas and the AOF have them, as the user wants it.
+    confirmed: bool,
+}
+
 pub(crate) struct Delivery {
     settings: Settings,
     route: Route,
@@ -62,9 +71,8 @@ pub(crate) struct Delivery {
     mark: Option<Mark>,
     /// Whether the server took items.
     loaded: bool,
-    /// The first items of the piece in flight are in, then one was refused: how many, and how many
-    /// of them were new.
-    partly: Option<(u64, u64)>,
+    /// The first items of the piece in flight are in, then one was refused.
+    partly: Option<Partly>,
     /// Whether the user may not see how many replicas there are.
     blind: bool,
     totals: Totals,
@@ -210,8 +218,7 @@ impl Delivery {
         if self.counting() {
             totals.before += answered;
         }
-        if let Some((count, new)) = self.partly {
-            let confirmed = answered == 0;
+        if let Some(Partly { count, new, confirmed }) = self.partly {
             totals.items += if confirmed { count } else { 0 };
             totals.new += if confirmed { new } else { 0 };
             totals.before += if confirmed || self.counting() { count } else { 0 };
@@ -310,7 +317,9 @@ impl Delivery {
             return Ok(());
         };
         if outcome.count > 0 {
-            self.partly = Some((outcome.count, outcome.new));
+            let (count, new) = (outcome.count, outcome.new);
+            self.confirmation.answered(new);
+            self.partly = Some(Partly { count, new, confirmed: false });
         }
         let (pieces, _) = self.queue.in_flight();
         let drained = (1..pieces).try_for_each(|_| self.wire.connection.receive().map(|_| ()));
@@ -342,9 +351,13 @@ impl Delivery {
             None => {
                 // What was answered before can still be confirmed.
                 let (wire, key) = (&mut self.wire, &self.route.key);
-                let waits = self.confirmation.waits();
-                if waits && matches!(self.confirmation.state(wire, key), Ok(State::Confirmed)) {
+                let confirmed = !self.confirmation.waits()
+                    || matches!(self.confirmation.state(wire, key), Ok(State::Confirmed));
+                if confirmed {
                     self.retire();
+                }
+                if let Some(partly) = &mut self.partly {
+                    partly.confirmed = confirmed;
                 }
                 Err(Stop::Refused(refusal))
             }

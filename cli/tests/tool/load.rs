@@ -487,6 +487,28 @@ fn what_is_not_acknowledged_by_replicas_is_not_confirmed() {
     assert!(!journal_of(&path).exists());
 }
 
+/// Items before the one that a full filter refused are confirmed as others are.
+#[test]
+fn items_before_a_refused_one_are_not_confirmed_without_replicas() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = file(dir.path(), "items", &numbered("item", 3_000));
+    const RESERVE: &str = "BF.RESERVE urls 0.001 1000 NONSCALING";
+    let (server, mut client) = reserved(Server::with(), RESERVE);
+    let replica = server.replica();
+    let load = || run_at(&server, &format!("load urls --acks 1 {}", path.display()));
+    let stopped = Stopped::stop(replica.pid());
+    let ran = load();
+    assert_eq!(ran.code, 4, "{ran:?}");
+    assert!(ran.stdout.starts_with("0 items: 0 new"), "{ran:?}");
+    drop(stopped);
+    client.run("DEL urls");
+    client.run(RESERVE);
+    client.run("WAIT 1 60000");
+    let ran = load();
+    assert_eq!(ran.code, 4, "{ran:?}");
+    assert!((1_000..1_020).contains(&items_in(&ran.stderr)), "{ran:?}");
+}
+
 /// What is known may have been added a moment ago, by a load that was killed: its connection wrote
 /// it, not this one, so WAIT answers at once (Redis 7.2 and later, Valkey).
 #[test]
@@ -829,7 +851,7 @@ fn a_full_server_refuses_and_the_load_goes_on_later() {
 /// The number of items in a sentence such as `1,234 items are in`.
 #[track_caller]
 fn items_in(text: &str) -> i64 {
-    let number = text.split(" items are in").next().and_then(|text| text.rsplit(' ').next());
+    let number = text.split(" items are ").next().and_then(|text| text.rsplit(' ').next());
     let digits: String = number.unwrap_or_default().chars().filter(|&sign| sign != ',').collect();
     digits.parse().unwrap_or_else(|_| panic!("no number of items in {text}"))
 }
