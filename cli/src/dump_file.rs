@@ -29,16 +29,20 @@
 
 use std::{
     fs::File,
-    io::{self, BufReader, Read, Write as _},
+    io::{self, BufReader, Read, Seek, SeekFrom, Write as _},
     os::fd::AsFd as _,
     path::{Path, PathBuf},
 };
 
+use rustix::{
+    event::{PollFd, PollFlags, Timespec, poll},
+    io::Errno,
+};
 use xxhash_rust::xxh3::Xxh3;
 
 use crate::{
     error::Error,
-    name,
+    interrupt, name,
     output::ended_by_reader,
     part_file::{MAGIC, Part, RESUME, open_regular},
 };
@@ -226,9 +230,35 @@ impl Writer {
     }
 }
 
+/// A file or a pipe. A read that waits ends by `WouldBlock` if the user asks to stop.
+struct Input(File);
+
+impl Read for Input {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        /// How long a pipe is waited for without a look for Ctrl-C.
+        const MOMENT: Timespec = Timespec { tv_sec: 0, tv_nsec: 100_000_000 };
+        loop {
+            match poll(&mut [PollFd::new(&self.0, PollFlags::IN)], Some(&MOMENT)) {
+                Ok(0) | Err(Errno::INTR) if interrupt::requested() => {
+                    return Err(io::ErrorKind::WouldBlock.into());
+                }
+                Ok(0) | Err(Errno::INTR) => {}
+                Ok(_) => return self.0.read(buffer),
+                Err(error) => return Err(error.into()),
+            }
+        }
+    }
+}
+
+impl Seek for Input {
+    fn seek(&mut self, to: SeekFrom) -> io::Result<u64> {
+        self.0.seek(to)
+    }
+}
+
 /// Reads a dump, and checks every byte of it.
 pub(crate) struct Reader {
-    input: BufReader<File>,
+    input: BufReader<Input>,
     path: PathBuf,
     /// Bytes of the file; `None` of a pipe.
     length: Option<u64>,
@@ -255,7 +285,7 @@ impl Reader {
     fn of(file: File, path: &Path, length: Option<u64>) -> Result<Self, Error> {
         let mut reader = Self {
             // Data of chunks are read past this buffer.
-            input: BufReader::with_capacity(64, file),
+            input: BufReader::with_capacity(64, Input(file)),
             path: path.to_owned(),
             length,
             position: 0,
@@ -341,7 +371,7 @@ impl Reader {
                     return Err(self.damaged("chunks are missing or were exchanged"));
                 }
                 self.position += (HEAD + 8 + CHECKSUM) as u64;
-                match self.input.read(&mut [0]).map_err(Error::file(&self.path))? {
+                match self.input.read(&mut [0]).map_err(|error| self.unread(error))? {
                     0 => Ok(None),
                     _ => Err(self.damaged("bytes behind the end")),
                 }
@@ -395,7 +425,7 @@ impl Reader {
         // Of a pipe, no memory is taken before the bytes are there.
         let mut bytes = Vec::with_capacity(if self.length.is_some() { count as usize } else { 0 });
         let read = (&mut self.input).take(count).read_to_end(&mut bytes);
-        if read.map_err(Error::file(&self.path))? as u64 != count {
+        if read.map_err(|error| self.unread(error))? as u64 != count {
             return Err(self.damaged("it ends too early"));
         }
         hash.update(&bytes);
@@ -412,10 +442,17 @@ impl Reader {
     }
 
     fn fill(&mut self, bytes: &mut [u8]) -> Result<(), Error> {
-        self.input.read_exact(bytes).map_err(|error| match error.kind() {
+        self.input.read_exact(bytes).map_err(|error| self.unread(error))
+    }
+
+    fn unread(&self, error: io::Error) -> Error {
+        match error.kind() {
             io::ErrorKind::UnexpectedEof => self.damaged("it ends too early"),
+            io::ErrorKind::WouldBlock => {
+                Error::Interrupted { hint: "Nothing was restored.".to_owned() }
+            }
             _ => Error::file(&self.path)(error),
-        })
+        }
     }
 
     /// The error for what no dump holds; it is in the record at the position.

@@ -83,6 +83,17 @@ impl Source {
             }
         }
     }
+
+    /// Opens a pipe, which says `WouldBlock` for "nothing at the moment".
+    pub(crate) fn live(&self) -> Box<dyn Read> {
+        match self {
+            Self::Stdin => Box::new(Live::new(io::stdin())),
+            Self::File(path) => {
+                let path = path.clone();
+                Box::new(Live::opened(|| File::open(path)))
+            }
+        }
+    }
 }
 
 /// Reads an input, batch by batch.

@@ -116,7 +116,11 @@ impl Failure {
             None => (self, task.to_owned()),
         };
         let what = |text: &str| format!("{task}: {text}; {items}");
-        let go_on = || on.replacen("Then go", "Go", 1);
+        // Alone, it is no second sentence.
+        let go_on = || match on.strip_prefix("Then ").and_then(|on| on.split_at_checked(1)) {
+            Some((first, rest)) => first.to_uppercase() + rest,
+            None => on.to_owned(),
+        };
         match (this.stop, this.shard) {
             (Stop::Failed(error), _) => error,
             (Stop::Lost(text), Some((shard, _))) => Error::incomplete(

@@ -1,6 +1,6 @@
 //! Files into new shards: what `rebuild` and `repair` load. No journal is kept.
 
-use std::path::PathBuf;
+use std::{io, path::PathBuf};
 
 use super::{
     failure::{Failure, Items, Stop},
@@ -62,15 +62,24 @@ pub(crate) fn load_files(
 fn read_all(fleet: &mut Fleet, files: &Files<'_>, output: &Output) -> Result<(), Failure> {
     for (number, path) in files.paths.iter().enumerate() {
         let source = Source::named(path);
-        let (input, length) = source.open()?;
+        let (input, length) = match &source {
+            Source::File(path) if path.is_file() => source.open()?,
+            _ => (source.live(), None),
+        };
         let mut progress = Progress::new(output, &source.name(), length);
         let size = fleet.batch_size(files.items.batch);
         let mut batches = Batches::new(input, files.items).of_size(size);
         let mut items = 0;
-        while let Some(batch) = batches.next_batch().map_err(Error::file(source.name()))? {
+        loop {
             if interrupt::requested() {
                 return Err(Stop::Interrupted.into());
             }
+            let batch = match batches.next_batch() {
+                Ok(Some(batch)) => batch,
+                Ok(None) => break,
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => continue,
+                Err(error) => return Err(Error::file(source.name())(error).into()),
+            };
             items += batch.count;
             let end = batch.end;
             fleet.offer(number, batch)?;

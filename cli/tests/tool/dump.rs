@@ -231,6 +231,39 @@ fn a_filter_goes_through_a_pipe() {
     assert_eq!(client.run("DBSIZE"), int(1));
 }
 
+/// A pipe whose writer has stopped: the first Ctrl-C ends the restore, and nothing is left.
+#[test]
+fn a_restore_from_an_idle_pipe_ends_in_order() {
+    use std::io::Write as _;
+    let server = Server::start();
+    let mut client = server.client();
+    client.run("BF.RESERVE urls 0.01 100000");
+    let whole = command_at(&server, "dump urls -o -").output().expect("the tool runs").stdout;
+    for length in [0, whole.len() / 2] {
+        let mut restore = command_at(&server, "restore - copy");
+        restore.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut child = restore.spawn().expect("the tool runs");
+        let mut pipe = child.stdin.take().expect("a pipe");
+        pipe.write_all(&whole[..length]).expect("the tool reads");
+        // Before it has its signals, the first one ends it at once.
+        wait_until("the tool reads the pipe", || {
+            let begun = client.run("DBSIZE") == int(2);
+            let status = fs::read_to_string(format!("/proc/{}/status", child.id())).unwrap();
+            let caught = status.lines().find_map(|line| line.strip_prefix("SigCgt:")).unwrap();
+            let caught = u64::from_str_radix(caught.trim(), 16).unwrap();
+            (begun || length == 0) && caught & 2 != 0
+        });
+        let kill = format!("kill -INT {}", child.id());
+        assert!(Command::new("sh").args(["-c", &kill]).status().expect("a shell").success());
+        wait_until("it ends", || child.try_wait().expect("a child").is_some());
+        let ran: Ran = child.wait_with_output().expect("the tool ends").into();
+        assert_eq!((ran.code, &*ran.stdout), (130, ""), "{length} bytes: {ran:?}");
+        assert!(ran.stderr.contains("Nothing was restored"), "{length} bytes: {ran:?}");
+        assert_eq!(client.run("DBSIZE"), int(1), "{length} bytes");
+        drop(pipe);
+    }
+}
+
 #[test]
 fn names_are_any_bytes() {
     use std::{ffi::OsStr, os::unix::ffi::OsStrExt as _};

@@ -5,7 +5,7 @@ use std::{fs, io::Write as _, process::Command};
 use bloom::sharding::shard_of;
 
 use crate::{
-    harness::{Client, Reply, Server, bulk, int, numbered, ok},
+    harness::{Client, Reply, Server, bulk, int, numbered, ok, wait_until},
     relay::{Before, relayed},
     run::{Ran, command_at},
     schema::checked,
@@ -30,6 +30,28 @@ fn run(server: &Server, words: &str) -> Ran {
 
 fn exists(client: &mut Client, key: &str) -> bool {
     client.cmd(&["EXISTS", key]) == int(1)
+}
+
+/// Ctrl-C ends a repair whose pipe nobody writes, and nothing is left.
+#[test]
+fn a_repair_from_an_idle_pipe_ends_in_order() {
+    let server = Server::start();
+    let mut client = server.client();
+    let keys = filled(&server, &mut client);
+    client.cmd(&["UNLINK", &keys[LOST]]);
+    let pipe = server.dir().join("pipe");
+    assert!(Command::new("mkfifo").arg(&pipe).status().expect("mkfifo").success());
+    let words = format!("repair urls --shard {LOST} --from {}", pipe.display());
+    let mut child = started(&server, &words);
+    let temporary = format!("{}:repair", keys[LOST]);
+    wait_until("it begins", || exists(&mut client, &temporary));
+    let kill = format!("kill -INT {}", child.id());
+    assert!(Command::new("sh").args(["-c", &kill]).status().expect("a shell").success());
+    wait_until("it ends", || child.try_wait().expect("a child").is_some());
+    let ran: Ran = child.wait_with_output().expect("the tool ends").into();
+    assert_eq!(ran.code, 130, "{ran:?}");
+    assert!(ran.stderr.contains("  Do it again"), "{ran:?}");
+    assert!(!exists(&mut client, &temporary) && !exists(&mut client, &keys[LOST]));
 }
 
 #[test]

@@ -11,7 +11,7 @@ use std::{
 
 use crate::{
     error::Error,
-    items::{self, Batches, Live, Source},
+    items::{self, Batches, Source},
     loading::{
         Ledger,
         journal::{self, Identity, Journal, Position},
@@ -137,14 +137,7 @@ impl Input {
         options: &items::Options,
     ) -> Result<Batches<Box<dyn Read>>, Error> {
         let Some(regular) = &self.regular else {
-            let input: Box<dyn Read> = match &self.source {
-                Source::Stdin => Box::new(Live::new(io::stdin())),
-                Source::File(path) => {
-                    let path = path.clone();
-                    Box::new(Live::opened(|| File::open(path)))
-                }
-            };
-            return Ok(Batches::new(input, options));
+            return Ok(Batches::new(self.source.live(), options));
         };
         let (path, start) = (&regular.path, regular.start.offset);
         let mut file = regular.file.try_clone().map_err(Error::file(path))?;
