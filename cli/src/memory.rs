@@ -34,7 +34,12 @@ pub(crate) struct Need {
 impl Need {
     /// Of filters with these sizes.
     pub(crate) fn of(sizes: impl IntoIterator<Item = u64>) -> Self {
-        sizes.into_iter().map(allocated).fold(Self::default(), |need, bytes| Self {
+        Self::of_allocated(sizes.into_iter().map(allocated))
+    }
+
+    /// Of filters that take these bytes, with what the allocator adds.
+    pub(crate) fn of_allocated(all: impl IntoIterator<Item = u64>) -> Self {
+        all.into_iter().fold(Self::default(), |need, bytes| Self {
             allocated: need.allocated.saturating_add(bytes),
             largest: need.largest.max(bytes),
         })

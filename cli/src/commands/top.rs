@@ -121,8 +121,7 @@ impl Arguments {
             output.remark(remark);
         }
         if lines.len() > 1 && !output.json() {
-            let filters = state.nodes.iter().flat_map(|node| node.filters.values());
-            output.remark(format_args!("All: {}", Need::of(filters.map(|info| info.bytes)).text()));
+            output.remark(format_args!("All: {}", need(&lines).text()));
         }
         Ok(Exit::Done)
     }
@@ -189,6 +188,11 @@ fn lines(state: &State, sort: Sort) -> Vec<Line<'_>> {
         sort.compare(one.info(), other.info()).then_with(|| one.name.cmp(other.name))
     });
     lines
+}
+
+/// What all filters need. The shards of a filter are rebuilt together.
+fn need(lines: &[Line<'_>]) -> Need {
+    Need::of_allocated(lines.iter().map(Line::allocated))
 }
 
 /// The lines as a table, with columns for shards if there are any. Names are cut so that a line
@@ -389,6 +393,15 @@ mod tests {
             let styles: Vec<_> = lines.iter().map(style).collect();
             assert_eq!(styles, [style_of_it; 2], "{text}");
         }
+    }
+
+    #[test]
+    fn shards_are_rebuilt_together() {
+        let shard = |index| FilterInfo { shard: Some((index, 2)), ..info(1_000) };
+        let shards = [(b"{all:0}:1".to_vec(), shard(0)), (b"{all:1}:1".to_vec(), shard(1))];
+        let state = state_of(shards.into_iter().chain([(b"one".to_vec(), info(1_100))]));
+        let need = need(&lines(&state, Sort::Memory));
+        assert_eq!((need.allocated, need.largest), (2 * 1_024 + 1_280, 2 * 1_024));
     }
 
     #[test]

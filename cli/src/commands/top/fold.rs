@@ -11,6 +11,7 @@ use serde::Serialize;
 use crate::{
     amount,
     filter_info::FilterInfo,
+    memory::{self, Need},
     name::{self, Named},
     scan::State,
     sharded::{Summary, shard_name},
@@ -46,6 +47,9 @@ pub(super) struct Folded {
     generation: u64,
     #[serde(flatten)]
     summary: Summary,
+    /// Bytes of the shards that were found, with what the allocator adds.
+    #[serde(skip)]
+    allocated: u64,
     /// Whether all keys have been scanned.
     #[serde(skip)]
     complete: bool,
@@ -81,6 +85,7 @@ pub(super) fn lines(state: &State) -> Vec<Line<'_>> {
     let names: Vec<_> = sharded.keys().map(|(name, ..)| *name).collect();
     for ((name, generation, shards), found) in sharded {
         let shards_found = found.len();
+        let allocated = Need::of(found.values().map(|info| info.bytes)).allocated;
         if let Some(summary) = Summary::of(found) {
             let ambiguous = names.iter().filter(|&&other| other == name).count() > 1;
             let complete = state.complete();
@@ -93,6 +98,7 @@ pub(super) fn lines(state: &State) -> Vec<Line<'_>> {
                     shards_found,
                     generation,
                     summary,
+                    allocated,
                     complete,
                     ambiguous,
                 })),
@@ -103,6 +109,14 @@ pub(super) fn lines(state: &State) -> Vec<Line<'_>> {
 }
 
 impl Line<'_> {
+    /// The bytes of all its keys, with what the allocator adds.
+    pub(super) fn allocated(&self) -> u64 {
+        match &self.filter {
+            Filter::Whole(info) => memory::allocated(info.bytes),
+            Filter::Sharded(folded) => folded.allocated,
+        }
+    }
+
     pub(super) fn info(&self) -> &FilterInfo {
         match &self.filter {
             Filter::Whole(info) => info,
