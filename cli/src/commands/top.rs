@@ -146,10 +146,10 @@ impl Arguments {
             match screen.key(TICK).map_err(Error::file("the terminal"))? {
                 Some(Key::Char('q' | 'Q')) | Some(Key::End) => return Ok(Exit::Done),
                 Some(Key::CtrlC) => return Ok(Exit::Interrupted),
-                Some(Key::Char('m')) => view.sort = Sort::Memory,
-                Some(Key::Char('f')) => view.sort = Sort::Fill,
-                Some(Key::Char('r')) => view.sort = Sort::Rate,
-                Some(Key::Char('i')) => view.sort = Sort::Items,
+                Some(Key::Char('m')) => view.by(Sort::Memory),
+                Some(Key::Char('f')) => view.by(Sort::Fill),
+                Some(Key::Char('r')) => view.by(Sort::Rate),
+                Some(Key::Char('i')) => view.by(Sort::Items),
                 Some(Key::Up | Key::Char('k')) => view.first = view.first.saturating_sub(1),
                 Some(Key::Down | Key::Char('j')) => view.first += 1,
                 Some(Key::PageUp) => view.first = view.first.saturating_sub(page),
@@ -178,6 +178,11 @@ impl View {
     /// keys are beside them.
     fn room(&self) -> usize {
         self.size.0.saturating_sub(4)
+    }
+
+    /// Shows the first lines in another order.
+    fn by(&mut self, sort: Sort) {
+        (self.sort, self.first) = (sort, 0);
     }
 }
 

@@ -198,6 +198,24 @@ fn top_is_live_on_a_terminal() {
 }
 
 #[test]
+fn keys_scroll_and_another_order_begins_at_its_top() {
+    let server = Server::start();
+    let mut client = server.client();
+    for number in 10..40 {
+        client.run(&format!("BF.RESERVE f{number} 0.01 {number}00"));
+    }
+    let mut terminal = live(&server, "top", 12, 80);
+    terminal.wait_for("... and 22 more");
+    terminal.press("\x1b[6~\x1b[B");
+    terminal.wait_for("10 to 17 of 30");
+    terminal.forget();
+    terminal.press("i");
+    terminal.wait_for("... and 22 more");
+    terminal.press("q");
+    assert_eq!(terminal.end().0, 0);
+}
+
+#[test]
 fn ctrl_c_ends_top_and_restores_the_terminal() {
     let server = Server::start();
     let mut terminal = live(&server, "top", 24, 100);
