@@ -1,5 +1,5 @@
 //! What a run of `rebuild` does next: a pure function of the step in the descriptor and of what the
-//! run was asked for. `rebuild.rs` does it; docs/cli.md has this table for users.
+//! run was asked for. `rebuild.rs` does it.
 //!
 //! ```text
 //!   step        no option        --from        --commit    --from --commit   --abort
