@@ -79,6 +79,7 @@ use clap::Parser as _;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 use commands::Arguments;
+use error::Error;
 
 /// Each shard takes a connection, so as many files may be open as the system allows at most.
 fn raise_limit_of_files() {
@@ -95,6 +96,13 @@ fn main() -> ExitCode {
     match arguments.run(&output) {
         Ok(exit) => exit.into(),
         Err(error) => {
+            // After Ctrl-C a reply is waited for only a moment: the server may be well.
+            let error = match error {
+                Error::Connection { .. } if interrupt::requested() => {
+                    Error::Interrupted { hint: String::new() }
+                }
+                error => error,
+            };
             output.error(&error);
             error.exit().into()
         }

@@ -17,7 +17,7 @@ use crate::{
         load, madd, mexists, numbered, ok, slot, wait_until,
     },
     relay::{Before, relayed},
-    run::{Ran, command_at, run_at},
+    run::{Ran, catches_ctrl_c, command_at, press_ctrl_c, run_at},
     schema::checked,
 };
 
@@ -245,16 +245,11 @@ fn a_restore_from_an_idle_pipe_ends_in_order() {
         let mut child = restore.spawn().expect("the tool runs");
         let mut pipe = child.stdin.take().expect("a pipe");
         pipe.write_all(&whole[..length]).expect("the tool reads");
-        // Before it has its signals, the first one ends it at once.
         wait_until("the tool reads the pipe", || {
             let begun = client.run("DBSIZE") == int(2);
-            let status = fs::read_to_string(format!("/proc/{}/status", child.id())).unwrap();
-            let caught = status.lines().find_map(|line| line.strip_prefix("SigCgt:")).unwrap();
-            let caught = u64::from_str_radix(caught.trim(), 16).unwrap();
-            (begun || length == 0) && caught & 2 != 0
+            (begun || length == 0) && catches_ctrl_c(&child)
         });
-        let kill = format!("kill -INT {}", child.id());
-        assert!(Command::new("sh").args(["-c", &kill]).status().expect("a shell").success());
+        press_ctrl_c(&child);
         wait_until("it ends", || child.try_wait().expect("a child").is_some());
         let ran: Ran = child.wait_with_output().expect("the tool ends").into();
         assert_eq!((ran.code, &*ran.stdout), (130, ""), "{length} bytes: {ran:?}");

@@ -22,7 +22,7 @@ use crate::{
         Builder, Client, Cluster, PRIMARIES, Random, Server, Stopped, int, mexists, numbered, ok,
         skipped, wait_until,
     },
-    run::{Ran, command, command_at, run, run_at, run_with},
+    run::{Ran, catches_ctrl_c, command, command_at, run, run_at, run_with},
     schema::checked,
 };
 
@@ -485,6 +485,21 @@ fn what_is_not_acknowledged_by_replicas_is_not_confirmed() {
     let mut reader = replica.client();
     assert_all_in(&mut reader, &items);
     assert!(!journal_of(&path).exists());
+}
+
+/// Ctrl-C while a server hangs is no failure of the server.
+#[test]
+fn ctrl_c_ends_the_wait_for_a_server_that_hangs() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = file(dir.path(), "items", &["one"]);
+    let (server, _) = server();
+    let _stopped = Stopped::stop(server.pid());
+    let child = started(&server, &format!("load urls {}", path.display()));
+    wait_until("it waits", || catches_ctrl_c(&child));
+    signal(&child, "INT");
+    let ran = ended(child);
+    assert_eq!((ran.code, &*ran.stdout), (130, ""), "{ran:?}");
+    assert!(ran.stderr.starts_with("redis-bloom: interrupted\n"), "{ran:?}");
 }
 
 /// Items before the one that a full filter refused are confirmed as others are.

@@ -2,7 +2,7 @@
 
 use std::{
     io::Write as _,
-    process::{Command, Output, Stdio},
+    process::{Child, Command, Output, Stdio},
 };
 
 use crate::harness::Server;
@@ -72,4 +72,17 @@ pub(crate) fn run_with(server: &Server, words: &str, input: &[u8]) -> Ran {
         scope.spawn(move || stdin.write_all(input));
         child.wait_with_output().expect("the tool ends").into()
     })
+}
+
+/// Whether the tool has taken Ctrl-C over: before that, the first one ends it at once.
+pub(crate) fn catches_ctrl_c(child: &Child) -> bool {
+    const INT: u64 = 1 << 1;
+    let status = std::fs::read_to_string(format!("/proc/{}/status", child.id())).expect("Linux");
+    let caught = status.lines().find_map(|line| line.strip_prefix("SigCgt:")).expect("signals");
+    u64::from_str_radix(caught.trim(), 16).expect("a set of signals") & INT != 0
+}
+
+pub(crate) fn press_ctrl_c(child: &Child) {
+    let kill = format!("kill -INT {}", child.id());
+    assert!(Command::new("sh").args(["-c", &kill]).status().expect("a shell").success());
 }

@@ -7,7 +7,7 @@ use bloom::sharding::shard_of;
 use crate::{
     harness::{Client, Reply, Server, bulk, int, numbered, ok, wait_until},
     relay::{Before, relayed},
-    run::{Ran, command_at},
+    run::{Ran, command_at, press_ctrl_c},
     schema::checked,
     sharded_load::{assert_all_in, at as at_server, create, file, reserve, started, write},
 };
@@ -45,8 +45,7 @@ fn a_repair_from_an_idle_pipe_ends_in_order() {
     let mut child = started(&server, &words);
     let temporary = format!("{}:repair", keys[LOST]);
     wait_until("it begins", || exists(&mut client, &temporary));
-    let kill = format!("kill -INT {}", child.id());
-    assert!(Command::new("sh").args(["-c", &kill]).status().expect("a shell").success());
+    press_ctrl_c(&child);
     wait_until("it ends", || child.try_wait().expect("a child").is_some());
     let ran: Ran = child.wait_with_output().expect("the tool ends").into();
     assert_eq!(ran.code, 130, "{ran:?}");
