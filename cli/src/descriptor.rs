@@ -196,7 +196,8 @@ pub(crate) fn bury(
         let key = &keys[place];
         may_go(places[place], keys.len())?;
         server.call(&redis::cmd("MULTI"))?;
-        server.call_for_key(redis::cmd("UNLINK").arg(key))?;
+        // A redirection is not followed: another node has no transaction.
+        server.call(redis::cmd("UNLINK").arg(key))?;
         server.call(redis::cmd("SET").arg(key).arg(&text).arg("EX").arg(TOMBSTONE))?;
         server.call(&redis::cmd("EXEC"))?;
         servers.acknowledged(server, LastWrite::Here)
