@@ -140,6 +140,7 @@ fmt-check: ## Check the formatting
 lint: $(dir $(CLIENT_RS))Cargo.lock ## Clippy, no warnings, with and without the module; long lines; links and length of the documents
 	@scripts/setup
 	@scripts/long-lines
+	@scripts/long-tests tests/filter tests/codec tests/server examples/sizing >/dev/null
 	@scripts/test-check-links
 	@scripts/check-links .
 	@scripts/check-lengths
