@@ -7,7 +7,7 @@
 //!
 //! ```text
 //!   RESERVE  RedisBloom takes NONSCALING and the first EXPANSION at any position, the key
-//!            included, and ignores other words
+//!            included, and ignores other words; it refuses both together
 //!   INSERT   RedisBloom compares letters:
 //!                i... = ITEMS     c... n = CAPACITY n   er... e = ERROR e
 //!                e... n = EXPANSION n   n.c... = NOCREATE   n... = NONSCALING
@@ -59,11 +59,14 @@ fn redisblooms_reserve<'a>(
 ) -> Option<Options> {
     let error_rate = to_rate(number::any_float(words.next()?)?)?;
     let capacity = to_capacity(number::any_integer(words.next()?)?)?;
-    let mut all = words.clone().chain([key]);
-    let nonscaling = all.any(|word| is(word, "NONSCALING"));
+    let mut nonscaling = words.clone().any(|word| is(word, "NONSCALING"));
     let expansion = match words.find(|word| is(word, "EXPANSION")) {
         Some(_) => Some(to_expansion(number::any_integer(words.next()?)?)?),
-        None => None,
+        // With EXPANSION, RedisBloom refuses this key. So a primary of this module has sent it.
+        None => {
+            nonscaling |= is(key, "NONSCALING");
+            None
+        }
     };
     Some(Options {
         error_rate: Some(error_rate),

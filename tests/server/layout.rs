@@ -118,13 +118,16 @@ fn the_layout_is_the_primarys() {
         set_layout(read, there);
         client.run("BF.RESERVE reserved 0.02 50 EXPANSION 4");
         client.run("BF.INSERT full CAPACITY 20 NONSCALING ITEMS a");
+        // RedisBloom takes a key of this name for the option.
+        client.run("BF.RESERVE NONSCALING 0.02 50");
         client.call("BF.MADD", "reserved", &numbered("item", 300));
+        client.call("BF.MADD", "NONSCALING", &numbered("item", 300));
         client.run("BF.ADD added a");
         client.call("BF.MADD", "many", &numbered("item", 500));
         assert_eq!(client.run("WAIT 1 30000"), int(1));
-        let keys = ["reserved", "full", "added", "many"];
+        let keys = ["reserved", "full", "NONSCALING", "added", "many"];
         let digests = keys.map(|key| digest(client, key));
-        assert_eq!(keys.map(|key| layout(client, key)), [set; 4]);
+        assert_eq!(keys.map(|key| layout(client, key)), [set; 5]);
         assert_eq!(keys.map(|key| digest(read, key)), digests, "{set}");
         primary.configure(&format!("{} {there}", config_name("layout")));
         primary.kill_and_restart();
