@@ -649,7 +649,10 @@ impl Pages {
     /// memory for the table of reserved pages it begins with one page, which splits.
     pub fn clear(&mut self) -> Vec<Page> {
         let (plan, newest, alive) = (self.plan, self.newest, self.alive);
-        let body = Body::empty(&plan).unwrap_or(Body::Small(Small::default()));
+        // Pages that it does not have were not made: there was no memory, or the plan is forged.
+        let is_reserved = self.pages().len() as u64 >= plan.first_pages.into();
+        let body = is_reserved.then(|| Body::empty(&plan)).and_then(Result::ok);
+        let body = body.unwrap_or(Body::Small(Small::default()));
         let before = std::mem::replace(self, Self { newest, alive, ..Self::of(plan, body) });
         match before.body {
             Body::Small(_) => Vec::new(),

@@ -13,7 +13,7 @@ use redis_bloom::{
         },
     },
     filter::{
-        Error as FilterError,
+        Error as FilterError, MAX_TIME,
         pages::{END, Plan},
     },
 };
@@ -229,6 +229,20 @@ fn random_damage_is_refused_or_makes_a_sane_filter() {
             }
         }
     }
+}
+
+#[test]
+fn a_forged_reservation_is_not_made_when_all_is_forgotten() {
+    let (_, filter) = smalls().swap_remove(5);
+    let mut forged = strings(&filter);
+    forged.0[0] = patched(&forged.0[0], FIRST_PAGES, &(1_u32 << 24).to_le_bytes());
+    // The small form without entries.
+    forged.0[1] = vec![255, 0, 0];
+    let Ok(Stored::Pages(mut window)) = read(&forged) else {
+        panic!("numbers in range");
+    };
+    within(0, || assert!(window.forget(MAX_TIME).is_some()));
+    check_sane(&window);
 }
 
 #[test]
