@@ -22,34 +22,26 @@
 
 use super::{
     args, number,
-    options::{OPTIONS, Options, Place, is, is_rate},
+    options::{Options, is, is_rate},
     refusal::Refusal,
 };
 use crate::filter::{Expansion, MAX_CAPACITY, MAX_EXPANSION};
 
 /// Reads the arguments of a BF.RESERVE of either product after `key`.
 ///
-/// RedisBloom would ignore the options of this module, and the filter would be another one than
-/// that of the primary: under another seed, or without its counters. So a command with one of them
-/// is read as RedisBloom reads it only if it is certainly not of this module, whose commands have a
-/// seed. A release that knows more options than this one writes the seed, too.
+/// A command of this module has a seed, unless it creates a filter as RedisBloom does. So without
+/// one RedisBloom's reading comes first, which ignores the options of this module.
 pub fn reserve<'a>(
     key: &'a [u8],
     words: impl Iterator<Item = &'a [u8]> + Clone,
 ) -> Result<Options, Refusal> {
-    let by_redisbloom = || redisblooms_reserve(key, words.clone());
-    let is_own =
-        |word: &[u8]| OPTIONS.iter().any(|option| option.place == Place::Own && option.is(word));
-    if !words.clone().any(is_own) {
-        return by_redisbloom().map_or_else(|| args::reserve(words.clone()), Ok);
-    }
     let follows = words.clone().skip(1);
     let has_seed = words
         .clone()
         .zip(follows)
         .any(|(word, next)| is(word, "SEED") && next.first().is_some_and(u8::is_ascii_digit));
-    args::reserve(words.clone())
-        .or_else(|refusal| by_redisbloom().filter(|_| !has_seed).ok_or(refusal))
+    let by_redisbloom = if has_seed { None } else { redisblooms_reserve(key, words.clone()) };
+    by_redisbloom.map_or_else(|| args::reserve(words), Ok)
 }
 
 /// Reads the arguments of a RedisBloom BF.RESERVE after `key`; `None` if RedisBloom refuses them.

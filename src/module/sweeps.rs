@@ -5,7 +5,7 @@
 //! rest is done here, so that a window that gets no more additions frees its memory too:
 //!
 //! ```text
-//!   generation is forgotten ─▶ queue of (database, key) ─▶ timer ─▶ 16 pages ─▶ BF.SHIFT to
+//!   generation is forgotten ─▶ queue of (database, key) ─▶ timer ─▶ 8 pages ──▶ BF.SHIFT to
 //!   BF.FORGET                     ▲                                   │         replicas, AOF
 //!                                 └─────────── more to do ◀───────────┘
 //! ```
@@ -32,8 +32,8 @@ use super::{
     value::Value,
 };
 
-/// Pages of a slice: at most a millisecond.
-const PAGES: u64 = 16;
+/// Pages of a slice: some 60 µs each, and at most a millisecond on a busy machine, too.
+const PAGES: u64 = 8;
 
 /// Pages of an emptied window that are freed in a slice: less than a millisecond, too.
 const FREED: usize = 4_096;
