@@ -175,7 +175,8 @@ fn forms() -> Vec<Vec<Vec<u8>>> {
     for command in ["BF.CARD", "BF.DEBUG"] {
         forms.extend([command.to_owned(), format!("{command} k"), format!("{command} k x")]);
     }
-    for iterator in ["", "x", "1.5", "-1", "999999999", "999999999 x"] {
+    // The last ones are beyond every dump. Chunks of native filters differ (docs/differences.md).
+    for iterator in ["", "x", "1.5", "-1", "9999999999999", "9999999999999 x"] {
         forms.push(format!("BF.SCANDUMP k {iterator}"));
     }
     for arguments in ["", "1", "x data", "1 data", "1 data x", "0 data", "-1 data", "2 data"] {
