@@ -106,8 +106,8 @@ static CF_MAX_EXPANSIONS: Setting = Setting::new(CUCKOO, 32);
 const CUCKOO: Kind = Kind::Integer(0, i64::MAX as u64);
 
 /// Every name, in the order in which the server sets them when it starts: in a file with two names
-/// of one setting ours wins, unless its line states the default, which the server sets for a missing
-/// line, too.
+/// of one setting ours wins, unless its line states the default, which the server also sets for a
+/// missing line.
 static NAMES: [Name; 18] = [
     name(c"bloom-fp-rate", Role::Alias, &ERROR_RATE),
     name(c"bloom-capacity", Role::Alias, &INITIAL_SIZE),
