@@ -131,7 +131,7 @@ impl Arguments {
                 _ if self.dry_run => error,
                 removed => Error::incomplete(
                     format!("drop {name}: {removed} of {} shards removed: {error}", keys.len()),
-                    "Run it again: it goes on where it ended.",
+                    "Run it again: it continues from there.",
                 ),
             }
         })?;

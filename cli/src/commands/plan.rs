@@ -295,7 +295,7 @@ const LARGEST_KEY: u64 = 512 << 20;
 const UNRESERVED: u64 = 100;
 /// The exponent of the lowest rate that the module sizes for: lower ones are as 1e-30.
 const LOWEST: i32 = -30;
-/// The same of pages.
+/// The exponent of the lowest rate that the module sizes pages for.
 const LOWEST_OF_PAGES: i32 = -12;
 
 /// Whether a filter grows, as the library takes it. The factor decides no memory.
