@@ -326,7 +326,7 @@ fn a_replica_takes_items_of_other_shards_from_its_primary() {
 #[test]
 fn an_aof_with_items_of_other_shards_is_applied() {
     let lines = [
-        "BF.RESERVE k 0.01 100 COUNTING SHARD 7 8",
+        "BF.RESERVE k 0.01 100 COUNTING SHARD 7 8 SEED 1",
         "BF.ADD k 123456789",
         "BF.MADD k a {} b",
         // The shard of a filter that exists.
