@@ -49,7 +49,7 @@ MACRO_RS := $(wildcard src/module/commands/*.rs)
 SECONDS ?= 60
 # Servers of `make test-matrix`: suite/kind of Debian's or paths; all of Debian's if empty.
 SERVERS ?=
-# If set, targets that run tests on platforms and servers write their results into docs/platforms.md.
+# If set, targets that run tests on platforms and servers write their results into docs/internals/platforms.md.
 export RECORD ?=
 # The tests of the tool wait more than they compute: some more at once than there are processors.
 AT_ONCE := RUST_TEST_THREADS="$${RUST_TEST_THREADS:-$$(($$(nproc) > 4 ? 8 : 2 * $$(nproc)))}"
@@ -67,7 +67,7 @@ help: ## List the targets and the settings
 		'$(PORT)' '$(REDIS_SERVER)' '$(PREFIX)' '$(DESTDIR)' '$(BENCH)' '$(PEERS)' '$(SECONDS)'
 	@printf '  REV=%s  CASE=%s  ROUNDS=%s  COUNT=%s  SERVERS=%s  RECORD=%s\n' \
 		'$(REV)' '$(CASE)' '$(ROUNDS)' '$(COUNT)' '$(SERVERS)' '$(RECORD)'
-	@printf '  %s\n' 'RECORD=1 writes results into docs/platforms.md: of test-matrix, test-arm64, test-s390x, test-msrv,' \
+	@printf '  %s\n' 'RECORD=1 writes results into docs/internals/platforms.md: of test-matrix, test-arm64, test-s390x, test-msrv,' \
 		'test-packages-arm64, memcheck, asan and soak'
 
 .PHONY: setup
@@ -161,7 +161,7 @@ test-tally: ## Check that skipped tests are not counted as passed
 	@scripts/test-tally
 
 .PHONY: test-platform
-test-platform: ## Check how results are written into docs/platforms.md
+test-platform: ## Check how results are written into docs/internals/platforms.md
 	@scripts/test-platform
 
 .PHONY: check-pure
@@ -229,7 +229,7 @@ test-waiting: build ## test-cli and test-monitoring at the same time, then test-
 	@$(MAKE) --no-print-directory test-clients
 
 .PHONY: test-monitoring
-test-monitoring: build cli ## docs/incidents.md, and contrib/monitoring with Debian's prometheus-redis-exporter and Prometheus
+test-monitoring: build cli ## docs/guide/incidents.md, and contrib/monitoring with Debian's prometheus-redis-exporter and Prometheus
 	@scripts/setup monitoring
 	REDIS_BLOOM_SO="$$(realpath "$(SO)")" REDIS_BLOOM_TOOL="$$(realpath "$(TOOL)")" scripts/test-monitoring
 
@@ -239,7 +239,7 @@ test-contrib: build ## contrib/ansible on a server of its own, and the files of 
 	REDIS_BLOOM_SO="$$(realpath "$(SO)")" scripts/test-contrib
 
 .PHONY: test-docker
-test-docker: build cli ## The lines of docs/recipes/docker.md and contrib/docker/README.md, with podman in the place of docker (as root)
+test-docker: build cli ## The lines of docs/guide/docker.md and contrib/docker/README.md, with podman in the place of docker (as root)
 	REDIS_BLOOM_SO="$$(realpath "$(SO)")" REDIS_BLOOM_TOOL="$$(realpath "$(TOOL)")" scripts/test-docker
 
 # The crates as locked for the module; cargo removes those that redis-rs does not need.
@@ -333,7 +333,7 @@ doc: ## Build the API documentation, no warnings
 ##@ Measure
 
 .PHONY: bench
-bench: build ## Measure, with PEERS if given; writes docs/benchmarks.md and the pages of its parts
+bench: build ## Measure, with PEERS if given; writes docs/internals/benchmarks.md and the pages of its parts
 	@scripts/setup bench
 	cargo build --release --example floor $(LOCKED)
 	@if [[ "$(or $(BENCH),in-process)" == *in-process* ]]; then cargo bench --bench filter $(LOCKED); fi
@@ -342,7 +342,7 @@ bench: build ## Measure, with PEERS if given; writes docs/benchmarks.md and the 
 		cargo bench --bench suite $(LOCKED) -- $(BENCH)
 
 .PHONY: pictures
-pictures: build ## Run the tool in a terminal, and write docs/cli-*.svg
+pictures: build ## Run the tool in a terminal, and write docs/pictures/cli-*.svg
 	@scripts/setup tests
 	REDIS_BLOOM_SO="$$(realpath "$(SO)")" cargo test --profile cli --package redis-bloom-cli --test tool $(LOCKED) -- --ignored pictures
 

@@ -1,5 +1,5 @@
 //! Which shard of a sharded filter an item belongs to. The library for Rust has the rest, also for
-//! the tool: the keys of the shards, and the hash that lists them (`docs/sharding.md`).
+//! the tool: the keys of the shards, and the hash that lists them (`docs/reference/sharding.md`).
 //!
 //! ```text
 //!   shard(item) = (crc32(item) * n) >> 32

@@ -2,7 +2,7 @@
 //! growth and item lengths.
 //!
 //! `cargo bench --bench filter` prints criterion's report. `make bench` also tabulates the results
-//! in `docs/benchmarks/in-process.md`. With `-- pages` it prints the table of `pages.rs`.
+//! in `docs/internals/benchmarks/in-process.md`. With `-- pages` it prints the table of `pages.rs`.
 //!
 //! One filter serves all three measurements, because filling 100 million items takes longer than
 //! querying:

@@ -1,5 +1,6 @@
 //! `make bench`: tables and plots of several modules side by side, measured in one run on one
-//! machine and written to `docs/benchmarks/PART.md`, with a list in `docs/benchmarks.md`.
+//! machine and written to `docs/internals/benchmarks/PART.md`, with a list in
+//! `docs/internals/benchmarks.md`.
 //!
 //! ```text
 //!   main ─▶ part ─▶ contender ─▶ server ─▶ payload     a part measures, and returns a Section

@@ -1,6 +1,6 @@
-//! A page for each part, `docs/benchmarks/PART.md`, with its tables, targets and machine; and
-//! `docs/benchmarks.md`, which lists them and the targets that are missed. So a part can be
-//! repeated alone.
+//! A page for each part, `docs/internals/benchmarks/PART.md`, with its tables, targets and machine;
+//! and `docs/internals/benchmarks.md`, which lists them and the targets that are missed. So a part
+//! can be repeated alone.
 
 use std::{
     fmt::{self, Display},
@@ -93,14 +93,14 @@ impl Display for Section {
     }
 }
 
-/// The pages of the parts, `docs/benchmarks/PART.md`, and the page that lists them.
+/// The pages of the parts, `docs/internals/benchmarks/PART.md`, and the page that lists them.
 pub(crate) struct Report {
     docs: PathBuf,
 }
 
 impl Report {
     pub(crate) fn open() -> Self {
-        Self { docs: PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("docs") }
+        Self { docs: PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("docs/internals") }
     }
 
     /// Writes the page of a part, and draws its plots.
@@ -144,7 +144,7 @@ impl Report {
             "{HEAD}| part | measured | targets met |\n| --- | --- | --- |\n{list}\n{MISSED}{missed}"
         );
         fs::write(self.docs.join("benchmarks.md"), page).expect("docs can be written to");
-        eprintln!("bench: wrote docs/benchmarks.md");
+        eprintln!("bench: wrote docs/internals/benchmarks.md");
     }
 }
 
@@ -219,7 +219,8 @@ fn machine() -> String {
 
 /// The commit, marked if there are uncommitted changes outside of the page itself.
 fn commit() -> String {
-    let changes = output("git", &["status", "--porcelain", "--", ".", ":!docs/benchmarks*"]);
+    let changes =
+        output("git", &["status", "--porcelain", "--", ".", ":!docs/internals/benchmarks*"]);
     let dirty = if changes.is_empty() { "" } else { "-dirty" };
     output("git", &["describe", "--always"]) + dirty
 }

@@ -1,8 +1,8 @@
 //! Changes of a descriptor, the hash at the name of a sharded filter: each is one transaction that
 //! sees what it changes.
 //!
-//! Beside the fields of docs/sharding.md, which clients read, the tool keeps its own there, so that
-//! a subcommand that was killed can be finished or undone. Clients ignore them:
+//! Beside the fields of docs/reference/sharding.md, which clients read, the tool keeps its own
+//! there, so that a subcommand that was killed can be finished or undone. Clients ignore them:
 //!
 //! ```text
 //!   rebuild                    the step of a rebuild (commands/rebuild.rs)

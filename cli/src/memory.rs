@@ -1,5 +1,5 @@
 //! What filters need in memory, with everything counted, and what a server has: the formula of
-//! docs/operations.md, maxmemory.
+//! docs/guide/operations.md, maxmemory.
 //!
 //! ```text
 //!   allocated   sizes of the filters, rounded up by the allocator     below maxmemory
@@ -139,7 +139,7 @@ impl Fit {
 mod tests {
     use super::*;
 
-    /// The table of docs/sizing.md, less the 128 bytes of the key and the filter's struct.
+    /// The table of docs/guide/sizing.md, less the 128 bytes of the key and the filter's struct.
     #[test]
     fn the_allocator_rounds_up() {
         for (size, taken) in [

@@ -212,7 +212,7 @@ impl Refusal {
             Kind::NotFound => "There is no filter of this name; create it first.",
             Kind::Exists => "Drop the filter first, or use another name.",
             Kind::Full => "Create a larger filter, or one that grows.",
-            _ => "The server's log and docs/commands.md say more.",
+            _ => "The server's log and docs/reference/commands.md say more.",
         }
     }
 }

@@ -1,5 +1,5 @@
 //! What a name stands for: a filter in one key, or a sharded filter, whose descriptor lists its
-//! keys (docs/sharding.md).
+//! keys (docs/reference/sharding.md).
 
 mod growth;
 mod parts;
@@ -102,7 +102,7 @@ pub(crate) fn filled<'a>(
         Ok(generations) => Ok(generations.collect()),
         Err(malformed) => Err(Error::incomplete(
             format!("{}: additions are impossible: {malformed}", name::readable(name)),
-            "Set all its fields next.* as docs/sharding.md says, or delete all of them.",
+            "Set all its fields next.* as docs/reference/sharding.md says, or delete all of them.",
         )),
     }
 }
@@ -120,7 +120,7 @@ pub(crate) fn explained(name: &[u8], malformed: &Malformed) -> Error {
         ),
         _ => Error::incomplete(
             what,
-            "Is this hash a sharded filter at all? docs/sharding.md says what it must have.",
+            "Is this hash a sharded filter? docs/reference/sharding.md says what it must have.",
         ),
     }
 }

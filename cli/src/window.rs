@@ -1,4 +1,5 @@
-//! Filters that forget (docs/windows.md): the options of a window, and what a server says about it.
+//! Filters that forget (docs/guide/windows.md): the options of a window, and what a server says
+//! about it.
 
 use std::fmt;
 

@@ -130,7 +130,7 @@ export interface ShardClient {
   sendCommand(...args: any[]): Promise<unknown>;
 }
 
-/** A client of sharded filters (docs/sharding.md), which `redis-bloom create --shards` makes. Rebuilds are followed. */
+/** A client of sharded filters (docs/reference/sharding.md), which `redis-bloom create --shards` makes. Rebuilds are followed. */
 export class ShardedFilter {
   /** Uses `client` as it is. Milliseconds for replies to `has` and to `add`: 100 and 1000 if not given. */
   constructor(client: ShardClient, name: string, options?: { timeout?: number; addTimeout?: number });

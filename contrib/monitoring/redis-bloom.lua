@@ -66,7 +66,7 @@ end
 local function export_slots(name, count)
     local unwatched = 0
     for shard = 0, count - 1 do
-        -- The slot that docs/sharding.md gives each shard.
+        -- The slot that docs/reference/sharding.md gives each shard.
         local slot = math.floor((2 * shard + 1) * 16384 / (2 * count))
         -- One key even without a budget: it tells whether this node has any of the slot.
         local limit = math.max(budget, 1)
@@ -103,7 +103,7 @@ local function integer(text, least)
     return number and number >= least and number or nil
 end
 
--- Whether a client can use the descriptor (docs/sharding.md). Without a `poll` it can, too.
+-- Whether a client can use the descriptor (docs/reference/sharding.md). Without a `poll` it can, too.
 local function is_whole(fields)
     local count, rate = integer(fields.shards, 1), tonumber(fields.error)
     if not (count and count <= 1024 and rate and rate > 0 and rate < 1) then

@@ -1,4 +1,4 @@
-//! docs/sizing-bytes.svg: the size of a reserved filter, in bytes and in bits per item.
+//! docs/pictures/sizing-bytes.svg: the size of a reserved filter, in bytes and in bits per item.
 
 use plotters::{
     coord::{

@@ -1,4 +1,5 @@
-//! docs/sizing.md: the text between `<!-- sizing:NAME -->` and `<!-- end -->` is the table NAME.
+//! docs/guide/sizing.md: the text between `<!-- sizing:NAME -->` and `<!-- end -->` is the table
+//! NAME.
 
 use std::path::PathBuf;
 
@@ -36,7 +37,7 @@ mod tests {
 
     #[test]
     fn the_document_holds_the_tables_that_this_program_measures() {
-        let text = std::fs::read_to_string(path("sizing.md")).expect("the document");
+        let text = std::fs::read_to_string(path("guide/sizing.md")).expect("the document");
         let anew = with_tables(text.clone()).expect("a place for each table");
         let lines = |text: &str| text.lines().map(str::to_owned).collect::<Vec<_>>();
         for (held, measured) in lines(&text).iter().zip(&lines(&anew)) {

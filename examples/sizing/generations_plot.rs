@@ -1,5 +1,5 @@
-//! docs/windows-generations.svg: the generations of a window of one day, under a load that rises,
-//! stops and comes back.
+//! docs/pictures/windows-generations.svg: the generations of a window of one day, under a load that
+//! rises, stops and comes back.
 
 use plotters::prelude::*;
 use redis_bloom::filter::{CellKind, Rules, Span};

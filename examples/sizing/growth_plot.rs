@@ -1,5 +1,5 @@
-//! docs/sizing-growth.svg: memory and rate of a filter that nobody reserved, and of one that holds
-//! more items than it was reserved for.
+//! docs/pictures/sizing-growth.svg: memory and rate of a filter that nobody reserved, and of one
+//! that holds more items than it was reserved for.
 
 use plotters::{
     coord::{combinators::WithKeyPoints, types::RangedCoordf64},

@@ -1,4 +1,4 @@
-//! Makes the tables and the plots of docs/sizing.md, and the plot of filters that forget.
+//! Makes the tables and the plots of docs/guide/sizing.md, and the plot of filters that forget.
 //!
 //! ```sh
 //! cargo run --release --no-default-features --example sizing     # writes the tables and the plots
@@ -6,8 +6,8 @@
 //! ```
 //!
 //! ```text
-//!   measure, paged ─▶ tables ─▶ document ─▶ docs/sizing.md
-//!      └──────────▶ bytes_plot, growth_plot, generations_plot ─▶ draw ─▶ docs/*.svg
+//!   measure, paged ─▶ tables ─▶ document ─▶ docs/guide/sizing.md
+//!      └──────────▶ bytes_plot, growth_plot, generations_plot ─▶ draw ─▶ docs/pictures/*.svg
 //! ```
 //!
 //! Items and seeds are fixed, so every run gives the same numbers until the filter changes.
@@ -24,10 +24,10 @@ mod tables;
 use std::fs;
 
 fn main() -> draw::Outcome {
-    let path = document::path("sizing.md");
+    let path = document::path("guide/sizing.md");
     fs::write(&path, document::with_tables(fs::read_to_string(&path)?)?)?;
-    fs::write(document::path("sizing-bytes.svg"), bytes_plot::draw()?)?;
-    fs::write(document::path("sizing-growth.svg"), growth_plot::draw()?)?;
-    fs::write(document::path("windows-generations.svg"), generations_plot::draw()?)?;
+    fs::write(document::path("pictures/sizing-bytes.svg"), bytes_plot::draw()?)?;
+    fs::write(document::path("pictures/sizing-growth.svg"), growth_plot::draw()?)?;
+    fs::write(document::path("pictures/windows-generations.svg"), generations_plot::draw()?)?;
     Ok(())
 }

@@ -1,4 +1,4 @@
-//! The tables of docs/sizing.md, as Markdown.
+//! The tables of docs/guide/sizing.md, as Markdown.
 
 use redis_bloom::filter::{geometry, layer_rate};
 

@@ -1,4 +1,4 @@
-"""The lines of docs/recipes/docker.md and contrib/docker/README.md, each block run as it is, with podman in
+"""The lines of docs/guide/docker.md and contrib/docker/README.md, each block run as it is, with podman in
 the place of docker.
 
 No image comes from a registry. Each image of the page is made here: it has the server of this machine
@@ -21,7 +21,7 @@ import time
 import unittest
 
 ROOT = pathlib.Path(__file__).parents[2]
-PAGE = (ROOT / "docs/recipes/docker.md").read_text()
+PAGE = (ROOT / "docs/guide/docker.md").read_text()
 BUILD_PAGE = (ROOT / "contrib/docker/README.md").read_text()
 BLOCK = re.compile(r"^```(sh|dockerfile)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 MODULE = os.environ["REDIS_BLOOM_SO"]
@@ -344,6 +344,6 @@ if __name__ == "__main__":
         contained(DIRECTORY)
         why = obstacle(DIRECTORY)
         if why:
-            print(f"SKIPPED: the lines of docs/recipes/docker.md: podman runs no container here: {why.splitlines()[-1:]}")
+            print(f"SKIPPED: the lines of docs/guide/docker.md: podman runs no container here: {why.splitlines()[-1:]}")
         else:
             unittest.main()

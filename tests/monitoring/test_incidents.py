@@ -1,4 +1,4 @@
-"""Provokes each incident of docs/incidents.md, and cures it with the commands of the page.
+"""Provokes each incident of docs/guide/incidents.md, and cures it with the commands of the page.
 
 A test makes an incident happen and passes what its clients saw to `cure`. That checks that each line under "Sign" was
 seen, that the incident is not over by the commands of "Over", runs those of "First" and "Cure", and waits until it
@@ -19,7 +19,7 @@ import unittest
 from cluster import MODULE, SERVER, free_ports, wait_until
 from exporter import FILES
 
-PAGE = (pathlib.Path(__file__).parents[2] / "docs" / "incidents.md").read_text()
+PAGE = (pathlib.Path(__file__).parents[2] / "docs/guide/incidents.md").read_text()
 TOOL = pathlib.Path(os.environ["REDIS_BLOOM_TOOL"]).resolve()
 BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 # HERE is the server that the commands are for. systemctl waits as systemd does.
@@ -260,7 +260,7 @@ class Incidents(unittest.TestCase):
         node.start_in_vain()
 
     def filled(self):
-        """A server with both kinds of files, a backup as docs/operations.md makes it, and no process."""
+        """A server with both kinds of files, a backup as docs/guide/operations.md makes it, and no process."""
         node = self.node("appendonly yes")
         node.cli("BF.RESERVE", "urls", "0.01", "100000")
         node.cli("BF.MADD", "urls", *self.items(20_000))

@@ -98,7 +98,7 @@ class Metrics(unittest.TestCase):
         self.assertGreater(expected["bf_key_layers:small"], 1)
 
     def test_the_monitor_role_of_the_page_suffices(self):
-        page = (ROOT / "docs" / "operations.md").read_text()
+        page = (ROOT / "docs/guide/operations.md").read_text()
         (role,) = re.findall(r"^ACL SETUSER monitor .*$", page, re.MULTILINE)
         redis(*role.replace(">password", ">secret").split())
         self.addCleanup(redis, "ACL", "DELUSER", "monitor")

@@ -14,7 +14,7 @@ from cluster import Cluster, wait_until
 from exporter import FILES, Exporter
 
 NAME = "urls"
-# The numbers in the keys of shards 0, 1, ... of docs/sharding.md.
+# The numbers in the keys of shards 0, 1, ... of docs/reference/sharding.md.
 TAGS = [25249, 3206, 4282, 43610, 7835, 79281, 29169, 48179]
 SHARDS = len(TAGS)
 CAPACITY = 400
@@ -123,7 +123,7 @@ class Sharded(unittest.TestCase):
         })
 
     def test_the_role_with_the_rights_of_the_page_suffices(self):
-        operations = (FILES.parents[1] / "docs" / "operations.md").read_text()
+        operations = (FILES.parents[1] / "docs/guide/operations.md").read_text()
         (role,) = re.findall(r"^ACL SETUSER monitor .*$", operations, re.MULTILINE)
         (more,) = re.findall(r"^ACL SETUSER monitor .*$", (FILES / "README.md").read_text(), re.MULTILINE)
         for port in self.cluster.ports:

@@ -153,18 +153,18 @@ fn the_bloom_category_is_exactly_the_commands_of_redisbloom() {
     assert!(refused(&client.run("GET k")));
 }
 
-/// `-@bloom` does not deny all commands; docs/operations.md lists the others to deny.
+/// `-@bloom` does not deny all commands; docs/guide/operations.md lists the others to deny.
 #[test]
 fn the_operations_page_names_the_commands_outside_of_the_category() {
-    let page = include_str!("../../docs/operations.md");
+    let page = include_str!("../../docs/guide/operations.md");
     for denied in OWN.iter().map(|command| format!("-{}", command.name())) {
-        assert!(page.contains(&denied), "docs/operations.md lacks {denied}");
+        assert!(page.contains(&denied), "docs/guide/operations.md lacks {denied}");
     }
 }
 
-/// The lines of docs/operations.md that make the roles, and the commands that the test sends: all
-/// that the guard of docs/recipes/guard.md, a client of docs/sharding.md, an exporter and a backup
-/// need.
+/// The lines of docs/guide/operations.md that make the roles, and the commands that the test sends:
+/// all that the guard of docs/guide/guard.md, a client of docs/reference/sharding.md, an exporter
+/// and a backup need.
 const ROLES: [(&str, &[&str]); 6] = [
     // `urls` is the key of the examples in README.md and in "One filter".
     (
@@ -234,7 +234,7 @@ const NOBODYS: [&str; 21] = [
 
 #[test]
 fn each_role_does_its_work_and_nothing_else() {
-    let page = include_str!("../../docs/operations.md");
+    let page = include_str!("../../docs/guide/operations.md");
     let server = Server::start();
     let mut admin = server.client();
     admin.run("BF.INSERT urls:k ITEMS a");
@@ -280,15 +280,15 @@ fn added_by(recipe: &str) -> Vec<&str> {
     spans.take_while(|span| span.starts_with('+')).collect()
 }
 
-/// docs/recipes/load.md and merge.md name what their programs need besides the roles.
+/// docs/guide/load.md and merge.md name what their programs need besides the roles.
 #[test]
 fn the_recipes_name_what_their_programs_need_besides() {
-    let loading = added_by(include_str!("../../docs/recipes/load.md"));
-    let merging = added_by(include_str!("../../docs/recipes/merge.md"));
+    let loading = added_by(include_str!("../../docs/guide/load.md"));
+    let merging = added_by(include_str!("../../docs/guide/merge.md"));
     let ([loader], [worker, gatherer, reader]) = (&loading[..], &merging[..]) else {
         panic!("{loading:?} {merging:?}")
     };
-    let roles = include_str!("../../docs/operations.md");
+    let roles = include_str!("../../docs/guide/operations.md");
     let source = Server::start();
     let mut admin = source.client();
     admin.run("BF.RESERVE urls:1 0.01 100 NONSCALING SEED 1");

@@ -99,7 +99,7 @@ fn the_commands_work_in_scripts_and_transactions() {
 }
 
 /// Valkey 9 and later turn an error anywhere in a reply into the error of the call
-/// (docs/commands.md, BF.MADD).
+/// (docs/reference/commands.md, BF.MADD).
 #[test]
 fn a_script_gets_the_error_inside_the_array_or_instead_of_it() {
     let server = Server::start();

@@ -1,4 +1,4 @@
-//! What docs/operations.md tells operators to do, and what happens where they do not: a node
+//! What docs/guide/operations.md tells operators to do, and what happens where they do not: a node
 //! without the module, an upgrade of one node after another, a backup put back.
 
 use std::{fs, path::Path};
@@ -12,9 +12,9 @@ use crate::{
     },
 };
 
-/// The log lines that docs/incidents.md shows under this heading, without their `...`.
+/// The log lines that docs/guide/incidents.md shows under this heading, without their `...`.
 fn documented(heading: &str) -> Vec<Vec<&'static str>> {
-    let page = include_str!("../../docs/incidents.md");
+    let page = include_str!("../../docs/guide/incidents.md");
     let (_, section) = page.split_once(&format!("\n## {heading}\n")).expect("the heading");
     let section = section.split("\n## ").next().unwrap_or_default();
     let blocks = section.split("```text\n").skip(1);
@@ -315,7 +315,7 @@ fn remove_lines(server: &mut Server, words: &[&str]) {
     fs::write(&path, kept).expect("redis.conf can be written");
 }
 
-/// Saves what the server has, as docs/operations.md tells it for a removal of the module.
+/// Saves what the server has, as docs/guide/operations.md tells it for a removal of the module.
 fn save(server: &Server, appendonly: &str) {
     let client = &mut server.client();
     if appendonly == "no" {
@@ -371,7 +371,7 @@ fn the_module_can_be_removed_once_no_filter_is_left() {
                 let log = server.log();
                 let line = "Error loading ACL rule '+bf.scandump' for the user named 'backup'";
                 assert!(log.contains(line), "{log}");
-                let page = include_str!("../../docs/troubleshooting.md");
+                let page = include_str!("../../docs/guide/troubleshooting.md");
                 assert!(page.contains("`Error loading ACL rule '+bf...'`"));
             }
             if started.is_ok() {
@@ -393,7 +393,8 @@ fn an_rdb_file_beside_an_aof_is_not_read() {
     assert_eq!(server.client().run("DBSIZE"), int(2));
 }
 
-/// The capacity plan of docs/operations.md: a scratch key shows the size, and touches no memory.
+/// The capacity plan of docs/guide/operations.md: a scratch key shows the size, and touches no
+/// memory.
 #[test]
 fn a_scratch_key_shows_what_a_filter_will_take() {
     let server = Server::start();
@@ -403,7 +404,7 @@ fn a_scratch_key_shows_what_a_filter_will_take() {
     let Reply::Array(size) = size else { panic!("{size:?}") };
     let (size, usage) = (size[0].int(), client.run("MEMORY USAGE scratch").int());
     assert!((size..=size + size / 4).contains(&usage), "{usage} for {size} bytes");
-    let page = include_str!("../../docs/operations.md");
+    let page = include_str!("../../docs/guide/operations.md");
     assert!(page.contains(&format!("\n1) (integer) {size}\n")), "the size is {size}");
     assert_eq!(client.run("UNLINK scratch"), int(1));
 }

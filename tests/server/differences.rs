@@ -1,4 +1,4 @@
-//! The differences from RedisBloom that docs/differences.md lists.
+//! The differences from RedisBloom that docs/reference/differences.md lists.
 //!
 //! Each table row has commands and the replies to the last of them. This module's column always
 //! runs. The columns of RedisBloom run where `REDIS_BLOOM_PEER_REDISBLOOM` names its library. A
@@ -31,7 +31,7 @@ struct Row {
 
 /// All rows of the page.
 fn rows() -> Vec<Row> {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/differences.md");
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/reference/differences.md");
     let page = fs::read_to_string(&path).unwrap_or_else(|error| panic!("{path:?}: {error}"));
     let mut rows = Vec::new();
     for table in page.split(HEAD).skip(1) {
@@ -93,7 +93,7 @@ fn check_column(server: &Server, name: &str, column: impl Fn(&Row) -> &str) {
             failures.push(format!("{:?}\n   page {}\n  reply {reply}", row.commands, column(row)));
         }
     }
-    assert!(failures.is_empty(), "docs/differences.md, {name}:\n{}", failures.join("\n"));
+    assert!(failures.is_empty(), "docs/reference/differences.md, {name}:\n{}", failures.join("\n"));
 }
 
 #[test]
@@ -123,7 +123,7 @@ fn column_of(client: &mut Client) -> fn(&Row) -> &String {
     match version / 10_000 {
         2 => |row| &row.redisbloom_2,
         8 => |row| &row.redisbloom_8,
-        other => panic!("docs/differences.md has no column for RedisBloom {other}"),
+        other => panic!("docs/reference/differences.md has no column for RedisBloom {other}"),
     }
 }
 
@@ -175,7 +175,8 @@ fn forms() -> Vec<Vec<Vec<u8>>> {
     for command in ["BF.CARD", "BF.DEBUG"] {
         forms.extend([command.to_owned(), format!("{command} k"), format!("{command} k x")]);
     }
-    // The last ones are beyond every dump. Chunks of native filters differ (docs/differences.md).
+    // The last ones are beyond every dump. Chunks of native filters differ
+    // (docs/reference/differences.md).
     for iterator in ["", "x", "1.5", "-1", "9999999999999", "9999999999999 x"] {
         forms.push(format!("BF.SCANDUMP k {iterator}"));
     }
@@ -345,7 +346,7 @@ fn every_difference_from_redisbloom_is_in_the_page() {
     }
     println!("{sent} replies, {differ} of them differ");
     assert!(differ > 1_000, "only {differ} of {sent} replies differ");
-    assert!(unlisted.is_empty(), "not in docs/differences.md: {unlisted:#?}");
+    assert!(unlisted.is_empty(), "not in docs/reference/differences.md: {unlisted:#?}");
 }
 
 /// Whether both replies describe the layout of a filter, which differs always: the size, the lines

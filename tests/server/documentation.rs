@@ -1,7 +1,8 @@
-//! Checks the documents against a server: the console sessions of README.md and docs/commands.md
-//! run in a real redis-cli, each block on an empty server; docs/sizing.md has the sizes that a
-//! server reports, and README.md has those of docs/sizing.md; every command has a section in
-//! docs/commands.md; docs/README.md links every page; the lists of what RedisBloom lacks are whole.
+//! Checks the documents against a server: the console sessions of README.md and
+//! docs/reference/commands.md run in a real redis-cli, each block on an empty server;
+//! docs/guide/sizing.md has the sizes that a server reports, and README.md has those of
+//! docs/guide/sizing.md; every command has a section in docs/reference/commands.md; docs/README.md
+//! links every page; the lists of what RedisBloom lacks are whole.
 
 use std::{collections::BTreeSet, fs, path::Path, process::Command};
 
@@ -49,9 +50,11 @@ fn run(server: &Server, command: &str) -> String {
 #[test]
 fn the_sessions_in_the_documents_are_what_redis_cli_shows() {
     let mut steps_run = 0;
-    for (document, prompt) in
-        [("README.md", "127.0.0.1:6379> "), ("docs/commands.md", "> "), ("docs/windows.md", "> ")]
-    {
+    for (document, prompt) in [
+        ("README.md", "127.0.0.1:6379> "),
+        ("docs/reference/commands.md", "> "),
+        ("docs/guide/windows.md", "> "),
+    ] {
         for block in blocks(document, prompt) {
             let server = Server::start();
             for (command, shown) in block {
@@ -88,7 +91,7 @@ fn number(cell: &str) -> i64 {
 fn check_allocator_table(server: &Server, column: usize, figure: impl Fn(&mut Client) -> i64) {
     const HEAD: &str =
         "| items | `BF.INFO key SIZE` | `MEMORY USAGE key` | more |\n|---|---|---|---|\n";
-    let text = text("docs/sizing.md");
+    let text = text("docs/guide/sizing.md");
     let (_, below) = text.split_once(HEAD).expect("the table");
     let client = &mut server.client();
     let mut rows = 0;
@@ -138,25 +141,25 @@ fn table(document: &str, heading: &str) -> Vec<Vec<String>> {
         .collect()
 }
 
-/// docs/README.md links every page of docs and docs/recipes.
+/// docs/README.md links every page of the directories below docs.
 #[test]
 fn the_map_names_every_page() {
     let map = text("docs/README.md");
-    for (directory, link) in [("docs", ""), ("docs/recipes", "recipes/")] {
-        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(directory);
+    for directory in ["guide", "reference", "internals"] {
+        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs").join(directory);
         let pages = fs::read_dir(path).expect("the directory");
         for page in pages.map(|entry| entry.expect("an entry").file_name().into_string()) {
             let page = page.expect("a name in UTF-8");
-            let named = map.contains(&format!("({link}{page})"));
-            assert!(named || !page.ends_with(".md") || page == "README.md", "{directory}/{page}");
+            let named = map.contains(&format!("({directory}/{page})"));
+            assert!(named || !page.ends_with(".md"), "{directory}/{page}");
         }
     }
 }
 
-/// Tests of `examples/sizing` compare docs/sizing.md with the filter's own code.
+/// Tests of `examples/sizing` compare docs/guide/sizing.md with the filter's own code.
 #[test]
 fn the_sizes_in_the_readme_are_those_of_the_sizing_page() {
-    let (readme, page) = (table("README.md", "Sizing"), table("docs/sizing.md", "Bytes"));
+    let (readme, page) = (table("README.md", "Sizing"), table("docs/guide/sizing.md", "Bytes"));
     assert!(readme.len() > 3, "the table of README.md is empty");
     let cell = |table: &[Vec<String>], items: &str, rate: &str| {
         let column = table[0].iter().position(|head| head == rate).expect("the rate");
@@ -173,7 +176,7 @@ fn the_sizes_in_the_readme_are_those_of_the_sizing_page() {
 #[test]
 fn every_command_has_its_section() {
     let server = Server::start();
-    let page = text("docs/commands.md");
+    let page = text("docs/reference/commands.md");
     let mut sections: Vec<_> = page
         .split("\n## ")
         .filter(|section| section.starts_with("BF."))
@@ -181,7 +184,7 @@ fn every_command_has_its_section() {
             let (name, below) = section.split_once('\n').unwrap_or((section, ""));
             let key = if name == "BF.MERGE" { "destination" } else { "key" };
             let syntax = format!("\n    {name} {key}");
-            assert!(below.starts_with(&syntax), "docs/commands.md: the syntax of {name}");
+            assert!(below.starts_with(&syntax), "docs/reference/commands.md: the syntax of {name}");
             name.to_lowercase()
         })
         .collect();
@@ -200,7 +203,11 @@ fn words(document: &str, start: &str, end: &str) -> BTreeSet<String> {
 
 #[test]
 fn the_pages_name_all_that_redisbloom_lacks() {
-    let page = words("docs/differences.md", "These words have a field that RedisBloom lacks", ".");
+    let page = words(
+        "docs/reference/differences.md",
+        "These words have a field that RedisBloom lacks",
+        ".",
+    );
     let docs = Server::start().client().run("COMMAND DOCS BF.INFO");
     let docs = docs.get("bf.info").and_then(|docs| docs.get("arguments")).expect("arguments");
     let choice = docs.elements().iter().find_map(|argument| argument.get("arguments"));
@@ -210,14 +217,14 @@ fn the_pages_name_all_that_redisbloom_lacks() {
     for word in ["CAPACITY", "SIZE", "FILTERS", "ITEMS", "EXPANSION"] {
         assert!(fields.remove(word), "RedisBloom's {word}");
     }
-    assert_eq!(page, fields, "docs/differences.md, the words of BF.INFO");
+    assert_eq!(page, fields, "docs/reference/differences.md, the words of BF.INFO");
 
     let mut own: BTreeSet<_> = OWN.iter().map(|command| command.name().to_uppercase()).collect();
-    let mut page = words("docs/differences.md", "It has deletion", ".\n");
+    let mut page = words("docs/reference/differences.md", "It has deletion", ".\n");
     page.retain(|word| word.starts_with("BF."));
-    assert_eq!(page, own, "docs/differences.md, the commands");
+    assert_eq!(page, own, "docs/reference/differences.md, the commands");
     // Clients do not send it.
     own.remove("BF.SHIFT");
-    let page = words("docs/clients.md", "the commands of this module alone", ")");
-    assert_eq!(page, own, "docs/clients.md");
+    let page = words("docs/guide/clients.md", "the commands of this module alone", ")");
+    assert_eq!(page, own, "docs/guide/clients.md");
 }

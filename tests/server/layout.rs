@@ -151,8 +151,8 @@ fn rewrite_and_stop(server: &mut Server) {
 
 const AOF: [&str; 2] = ["appendonly yes", "aof-use-rdb-preamble no"];
 
-/// docs/migration.md from one end to the other: RedisBloom, this module, RedisBloom, this module.
-/// Filters are created and grown on each, and merged here; no answer differs.
+/// docs/guide/migration.md from one end to the other: RedisBloom, this module, RedisBloom, this
+/// module. Filters are created and grown on each, and merged here; no answer differs.
 #[test]
 fn twenty_filters_go_there_and_back_and_there_again() {
     let Some(path) = peer("twenty_filters_go_there_and_back_and_there_again") else {

@@ -93,7 +93,7 @@ fn a_bad_load_argument_refuses_the_load_and_names_it() {
     assert!(failures.is_empty(), "{}", failures.join("\n"));
 }
 
-/// docs/troubleshooting.md describes this, and names the servers that crash.
+/// docs/guide/troubleshooting.md describes this, and names the servers that crash.
 #[test]
 fn a_misspelt_setting_of_module_loadex_is_an_error() {
     if version().at_least((7, 2), (0, 0)) && !version().at_least((8, 0), (u32::MAX, 0)) {

@@ -132,8 +132,8 @@ fn redisbloom_that_is_loaded_already_is_named() {
     assert!(reason(&log).contains(&expected), "{log}");
 }
 
-/// RedisBloom does not say why it fails, and this module cannot: docs/troubleshooting.md shows the
-/// lines of the server.
+/// RedisBloom does not say why it fails, and this module cannot: docs/guide/troubleshooting.md
+/// shows the lines of the server.
 #[test]
 fn redisbloom_that_is_loaded_second_gives_no_reason() {
     let Some(theirs) = peer("redisbloom_that_is_loaded_second_gives_no_reason") else {

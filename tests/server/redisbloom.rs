@@ -160,8 +160,8 @@ fn commands(server: &Server) -> Vec<(String, String)> {
     commands
 }
 
-/// The way back by AOF in docs/migration.md: RedisBloom cannot COPY its filters and cannot read our
-/// payloads, so it refuses an AOF with such commands until the next rewrite removes them.
+/// The way back by AOF in docs/guide/migration.md: RedisBloom cannot COPY its filters and cannot
+/// read our payloads, so it refuses an AOF with such commands until the next rewrite removes them.
 #[test]
 fn a_rewrite_turns_copies_into_commands_that_redisbloom_reads() {
     let server = Server::with()

@@ -97,8 +97,8 @@ pub(crate) fn copy_files(from: &Path, to: &Path) {
     }
 }
 
-/// The way back in docs/migration.md for a server without an AOF: it gets one here, without an RDB
-/// preamble. RedisBloom reads the AOF, and not the RDB file.
+/// The way back in docs/guide/migration.md for a server without an AOF: it gets one here, without
+/// an RDB preamble. RedisBloom reads the AOF, and not the RDB file.
 #[test]
 fn a_server_without_an_aof_gets_one_that_redisbloom_reads() {
     let Some(path) = peer("a_server_without_an_aof_gets_one_that_redisbloom_reads") else {
@@ -229,7 +229,7 @@ fn command_docs_are_those_of_redisbloom() {
     }
 }
 
-/// The key permissions in docs/differences.md: which commands a user may send with each.
+/// The key permissions in docs/reference/differences.md: which commands a user may send with each.
 #[test]
 fn key_permissions_of_redisbloom_are_those_of_the_page() {
     let Some(path) = peer("key_permissions_of_redisbloom_are_those_of_the_page") else {
@@ -265,7 +265,7 @@ fn key_permissions_of_redisbloom_are_those_of_the_page() {
 }
 
 /// ACL rules in a file keep a server from starting if they name commands of the other product, as
-/// docs/migration.md says for both ways. Without these rules it starts.
+/// docs/guide/migration.md says for both ways. Without these rules it starts.
 #[test]
 fn acl_rules_with_commands_of_the_other_product_keep_a_server_from_starting() {
     let Some(path) =
@@ -279,7 +279,7 @@ fn acl_rules_with_commands_of_the_other_product_keep_a_server_from_starting() {
         // RedisBloom 2.8 has no categories.
         here.extend(["-@cuckoo", "-@cms", "-@topk", "-@tdigest"]);
     }
-    let page = include_str!("../../docs/migration.md");
+    let page = include_str!("../../docs/guide/migration.md");
     for rule in here {
         let named = rule.trim_start_matches('-');
         let named =

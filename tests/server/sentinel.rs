@@ -1,4 +1,4 @@
-//! The rolling upgrade of docs/operations.md with Sentinel: a primary, two replicas and three
+//! The rolling upgrade of docs/guide/operations.md with Sentinel: a primary, two replicas and three
 //! Sentinels.
 
 use std::{fs, thread, time::Duration};
@@ -12,7 +12,7 @@ use crate::{
     },
 };
 
-const PAGE: &str = include_str!("../../docs/operations.md");
+const PAGE: &str = include_str!("../../docs/guide/operations.md");
 /// What Sentinel calls the primary and its replicas.
 const NAME: &str = "bloom";
 /// An error rate that is set on every node, and is not the default.
@@ -186,7 +186,7 @@ fn fail_over_coordinated(nodes: &[Server], old: usize, sentinel: &Server) -> usi
     new.expect("a replica was promoted")
 }
 
-/// An upgrade of every node, as docs/operations.md tells it, while a client writes.
+/// An upgrade of every node, as docs/guide/operations.md tells it, while a client writes.
 fn upgrade(fail_over: impl Fn(&[Server], usize, &Server) -> usize) {
     let dir = tempfile::tempdir().expect("a temporary directory can be made");
     let module = dir.path().join("libredis_bloom.so");

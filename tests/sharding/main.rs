@@ -137,7 +137,7 @@ fn items_spread_evenly() {
     }
 }
 
-const PAGE: &str = include_str!("../../docs/sharding.md");
+const PAGE: &str = include_str!("../../docs/reference/sharding.md");
 
 /// The first `count` cells of the rows of tables, without backquotes.
 fn rows() -> Vec<Vec<String>> {

@@ -105,7 +105,7 @@ planned filter does not fit.
 .TP\nFILE.redis\\-bloom\nThe journal of load: how far the items of FILE are loaded.
 .TP\nFILE.part\nWhat an interrupted dump to FILE has written.
 .SH \"SEE ALSO\"
-redis\\-cli(1), redis\\-server(1), and docs/cli.md of redis\\-bloom";
+redis\\-cli(1), redis\\-server(1), and docs/reference/cli.md of redis\\-bloom";
 
 fn print(bytes: &[u8]) -> Result<Exit, Error> {
     io::stdout().write_all(bytes).or_else(ended_by_reader)?;

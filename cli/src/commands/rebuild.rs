@@ -1,5 +1,6 @@
 //! `redis-bloom rebuild NAME`: another number of shards, capacity or error rate for a sharded
-//! filter, from the source of its items, while clients use it (docs/sharding.md, Rebuild).
+//! filter, from the source of its items, while clients use it (docs/reference/sharding.md,
+//! Rebuild).
 //!
 //! The step is a field of the descriptor, `rebuild`. Each change of it is one transaction that also
 //! changes the generations, so a run that was killed at any time is continued by the next one.

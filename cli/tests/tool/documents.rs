@@ -1,6 +1,6 @@
-//! The examples of docs/cli.md: they run in their order, in an empty directory, against one server,
-//! and print what the page shows. Where false positives, times and rates make numbers differ from
-//! run to run, everything else is compared.
+//! The examples of docs/reference/cli.md: they run in their order, in an empty directory, against
+//! one server, and print what the page shows. Where false positives, times and rates make numbers
+//! differ from run to run, everything else is compared.
 
 use std::{
     path::Path,
@@ -46,8 +46,8 @@ fn without_numbers(text: &str) -> String {
 
 #[test]
 fn the_page_shows_what_the_tool_prints() {
-    let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/cli.md");
-    let page = std::fs::read_to_string(page).expect("docs/cli.md");
+    let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/reference/cli.md");
+    let page = std::fs::read_to_string(page).expect("docs/reference/cli.md");
     let examples = examples(&page);
     assert!(examples.len() > 15, "the page has {} commands", examples.len());
     let server = Server::start();

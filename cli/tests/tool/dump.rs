@@ -924,7 +924,7 @@ fn a_slot_that_moves_is_followed() {
     assert_eq!(new.run(&keys), int(2));
 }
 
-/// The rights that docs/cli.md lists are enough.
+/// The rights that docs/reference/cli.md lists are enough.
 #[test]
 fn least_rights() {
     let server = Server::start();

@@ -26,7 +26,7 @@ fn info_shows_everything_about_a_filter() {
     assert_eq!(ran.stdout, include_str!("golden/info.txt"));
 }
 
-/// The list of docs/migration.md: filters that cannot go back to RedisBloom.
+/// The list of docs/guide/migration.md: filters that cannot go back to RedisBloom.
 #[test]
 fn the_layout_of_a_filter_is_shown() {
     let server = Server::start();

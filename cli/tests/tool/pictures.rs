@@ -1,4 +1,4 @@
-//! The pictures of docs/cli.md: the tool in a pseudo-terminal, and its screen as an SVG.
+//! The pictures of docs/reference/cli.md: the tool in a pseudo-terminal, and its screen as an SVG.
 //!
 //! `make pictures` writes them. The tests of the other files check what the tool prints; these
 //! pictures only show it.
@@ -18,7 +18,7 @@ const CELL: (f64, f64) = (8.4, 18.0);
 const MARGIN: f64 = 14.0;
 
 #[test]
-#[ignore = "writes docs/cli-*.svg: make pictures"]
+#[ignore = "writes docs/pictures/cli-*.svg: make pictures"]
 fn write_the_pictures() {
     let mut plan = command();
     plan.args(["plan", "--items", "10M", "--error", "0.1%", "--initial", "10k"]);
@@ -68,7 +68,7 @@ fn write_the_pictures() {
     write_picture("top", "redis-bloom top", &shown);
 }
 
-/// Writes `docs/cli-<name>.svg`: the command, and the screen after `output`.
+/// Writes `docs/pictures/cli-<name>.svg`: the command, and the screen after `output`.
 fn write_picture(name: &str, command: &str, output: &str) {
     let mut parser = vt100::Parser::new(24, COLUMNS, 0);
     parser.process(format!("\x1b[32m$\x1b[0m {command}\r\n").as_bytes());
@@ -89,8 +89,8 @@ fn write_picture(name: &str, command: &str, output: &str) {
         write_row(&mut svg, screen, row);
     }
     svg += "</svg>\n";
-    let docs = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs");
-    std::fs::write(docs.join(format!("cli-{name}.svg")), svg).expect("docs can be written to");
+    let pictures = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/pictures");
+    std::fs::write(pictures.join(format!("cli-{name}.svg")), svg).expect("docs can be written to");
 }
 
 fn row_text(screen: &vt100::Screen, row: u16) -> String {

@@ -316,7 +316,7 @@ fn drop_and_info_refuse_what_is_no_descriptor() {
     assert_eq!(client.run("EXISTS victim"), int(1));
     // A damaged one can be removed, and is not used.
     client.run("HSET broken rule crc32 state ready shards 2 0 victim");
-    fails(&run_at(&server, "info broken"), 5, "is missing", "docs/sharding.md");
+    fails(&run_at(&server, "info broken"), 5, "is missing", "docs/reference/sharding.md");
     assert_eq!(run_at(&server, "drop broken").stderr, "broken removed: 1 shard\n");
     client.run("BF.RESERVE plain 0.01 10");
     fails(&run_at(&server, "info plain --item x"), 2, "plain is in one key", "--item");
@@ -480,7 +480,7 @@ fn the_next_generation_and_a_base_are_shown() {
     fails(&run_at(&server, "info urls"), 5, "shard 0 of 3 is LOST", "rebuild");
 }
 
-/// The rule, the keys and their slots are those of docs/sharding.md.
+/// The rule, the keys and their slots are those of docs/reference/sharding.md.
 #[test]
 fn info_tells_where_an_item_is() {
     let server = Server::start();
@@ -706,7 +706,8 @@ fn of_two_creations_one_is_refused() {
     }
 }
 
-/// The rights that docs/cli.md lists are enough, and each is needed or answered by a remark.
+/// The rights that docs/reference/cli.md lists are enough, and each is needed or answered by a
+/// remark.
 #[test]
 fn users_need_few_rights() {
     let server = Server::start();

@@ -183,7 +183,7 @@ fn a_sharded_filter_of_one_server_is_loaded_checked_and_verified() {
     assert_eq!(ran.code, 0, "{ran:?}");
     assert!(ran.stderr.contains("urls3 exists: --items and --error change nothing"), "{ran:?}");
     assert!(ran.stderr.contains("3 of 3 shards are on servers without a replica"), "{ran:?}");
-    // The least rights that docs/cli.md lists.
+    // The least rights that docs/reference/cli.md lists.
     let rights = "ACL SETUSER least on >x ~urls3 ~{urls3:* +bf.bulkadd +bf.info +info +type \
                   +hgetall +wait +bf.bulkexists +cluster|slots";
     let rights: Vec<&[u8]> = rights.split_whitespace().map(str::as_bytes).collect();
@@ -592,7 +592,7 @@ fn lost_items_of_shards_are_found_and_added_again() {
     let words = format!("verify urls --probes 0 --json --file {}", path.display());
     let ran = run_at(&server, &words);
     assert_eq!((ran.code, number(&ran.stdout, "lost")), (1, 500), "{ran:?}");
-    // What docs/cli.md says instead of an option.
+    // What docs/reference/cli.md says instead of an option.
     let absent = run_with(&server, "check urls --absent", &fs::read(&path).expect("the items"));
     let ran = run_with(&server, "load urls --json", absent.stdout.as_bytes());
     assert_eq!((ran.code, number(&ran.stdout, "items")), (0, 500), "{ran:?}");

@@ -14,7 +14,7 @@ use crate::{
     schema::checked,
 };
 
-/// The keys of two shards of `urls`, and of `copy`, as docs/sharding.md computes them.
+/// The keys of two shards of `urls`, and of `copy`, as docs/reference/sharding.md computes them.
 const URLS: [&str; 2] = ["{urls:5968}", "{urls:1796}"];
 
 /// Makes a sharded filter of two shards on a server.

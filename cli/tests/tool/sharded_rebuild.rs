@@ -37,7 +37,8 @@ fn descriptor(fields: &BTreeMap<String, String>) -> Descriptor {
     Descriptor::parse(fields).expect("every client can use the descriptor at any time")
 }
 
-/// A client that does what docs/sharding.md says, and reads the descriptor as late as it may.
+/// A client that does what docs/reference/sharding.md says, and reads the descriptor as late as it
+/// may.
 struct Follower {
     client: ClusterClient,
     descriptor: Descriptor,

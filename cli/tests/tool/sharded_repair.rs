@@ -227,7 +227,7 @@ fn foreign(shard: usize) -> String {
     items.iter().filter(other).map(|item| format!("{item}\n")).collect()
 }
 
-/// The rights that docs/cli.md lists are enough.
+/// The rights that docs/reference/cli.md lists are enough.
 #[test]
 fn a_repair_needs_few_rights() {
     let server = Server::start();

@@ -82,7 +82,7 @@ fn lost_items_are_shown() {
     let report: serde_json::Value = checked("verify", &ran.stdout).remove(0);
     assert_eq!((&report["lost"], &report["passed"]), (&12.into(), &false.into()), "{ran:?}");
     assert_eq!(report["lost_items"].as_array().map(Vec::len), Some(10));
-    // The least rights that docs/cli.md lists.
+    // The least rights that docs/reference/cli.md lists.
     client.run("ACL SETUSER reader on >secret resetkeys %R~urls -@all +bf.bulkexists +bf.info");
     let ran = verify(&server, &file, "--user reader --pass secret --probes 0");
     assert_eq!((ran.code, ran.stdout.as_str()), (1, expected), "{ran:?}");

@@ -1,4 +1,4 @@
-// Loads items in packed batches with redigo: an example of docs/recipes/load.md.
+// Loads items in packed batches with redigo: an example of docs/guide/load.md.
 package main
 
 import (

@@ -1,4 +1,4 @@
-// A client of sharded filters, as docs/sharding.md specifies them.
+// A client of sharded filters, as docs/reference/sharding.md specifies them.
 import { BloomError, checked, within } from './connection.js';
 
 const PAUSE = 1000; // milliseconds after a failure in which a shard, or the descriptor, is not queried

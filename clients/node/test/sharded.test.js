@@ -41,7 +41,7 @@ async function filled(name, poll = 10) {
   return filter;
 }
 
-test('the rule has the vectors of docs/sharding.md', () => {
+test('the rule has the vectors of docs/reference/sharding.md', () => {
   for (const [item, ...wanted] of [
     ['', 0, 0, 0, 0], ['a', 1, 7, 116, 909], ['123456789', 1, 6, 101, 796], ['user:1', 0, 3, 61, 482],
     ['münchen', 0, 2, 34, 273], [Buffer.of(0, 255), 0, 3, 54, 425]
@@ -145,7 +145,7 @@ for (const [version, create] of [[6, createCluster], [5, createCluster5]]) {
       await until('the cluster is up', async () =>
         String(await node.send('CLUSTER', 'INFO')).includes('cluster_state:ok'));
     }
-    // The keys of docs/sharding.md for `urls` in 2 shards: one in each half of the slots.
+    // The keys of docs/reference/sharding.md for `urls` in 2 shards: one in each half of the slots.
     for (const [i, key] of ['{urls:5968}:1', '{urls:1796}:1'].entries()) {
       await nodes[i].send('BF.RESERVE', key, '0.000001', 1000, 'SHARD', i, 2);
     }

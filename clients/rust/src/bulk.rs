@@ -1,5 +1,5 @@
 //! Packed batches: all items of a command in one string, all answers in a string of bits.
-//! docs/commands.md has the format LENGTHS, at BF.BULKADD.
+//! docs/reference/commands.md has the format LENGTHS, at BF.BULKADD.
 
 use redis::{Cmd, ConnectionLike, RedisResult, cmd};
 

@@ -134,7 +134,7 @@ impl<L: Link> Core<L> {
 }
 
 twins! {
-    /// Items seen lately. docs/windows.md says what a window promises.
+    /// Items seen lately. docs/guide/windows.md says what a window promises.
     Seen, AsyncSeen, new(options: SeenOptions);
 
     /// Marks an item as seen; whether it was new.

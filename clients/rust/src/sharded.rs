@@ -1,4 +1,4 @@
-//! A client of sharded filters, as docs/sharding.md specifies them; `redis-bloom create --shards`
+//! A client of sharded filters, as docs/reference/sharding.md specifies them; `redis-bloom create --shards`
 //! makes them.
 
 use std::collections::HashMap;

@@ -18,7 +18,7 @@
 //! An item touches k / 4 lines of its block instead of k. Blocks have many lines at rates of 0.1 %
 //! and below. Lang, Neumann, Kemper and Boncz, "Performance-Optimal Filtering" (2019), call such
 //! filters cache-sectorized. Lines are loaded less evenly than single bits would be, and the sizing
-//! accounts for it (`sizing/block_rate.rs`; what it costs: docs/design.md).
+//! accounts for it (`sizing/block_rate.rs`; what it costs: docs/internals/design.md).
 //!
 //! Some blocks are not of whole lines: the single block of a small layer, and at the lowest rates
 //! those of layers of few blocks. There each step is one probe anywhere in the block:

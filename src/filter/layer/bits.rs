@@ -17,7 +17,7 @@
 //! assumes it.
 //!
 //! `bitvec` is used only to count bits: probes of plain words take the fewest instructions
-//! (docs/design.md).
+//! (docs/internals/design.md).
 
 use std::alloc::{Layout, alloc_zeroed};
 

@@ -77,7 +77,7 @@ class Cluster:
 
 
 class Filter:
-    """A sharded filter as docs/sharding.md specifies it, made without the tool."""
+    """A sharded filter as docs/reference/sharding.md specifies it, made without the tool."""
 
     def __init__(self, client, name, shards, **fields):
         self.client, self.name = client, name

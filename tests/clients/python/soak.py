@@ -8,7 +8,7 @@ nodes are killed, some until their replica takes over, or stopped for a while; s
 rewritten, and replicas copy all anew, one fault at a time.
 
 The model: an item whose addition was confirmed by a replica (WAIT) and that was not deleted must be found, always; in a
-window, for as long as docs/windows.md promises. Nothing is expected of an item whose addition or deletion failed. What
+window, for as long as docs/guide/windows.md promises. Nothing is expected of an item whose addition or deletion failed. What
 is out of a window must be forgotten. A filter of MOST items is checked as a whole, then it begins anew. Ends with 1 if an
 item was lost, too many absent or forgotten ones are found, or nothing was done of what is to be tested; prints what was
 done, and draws the memory of each node over time into PICTURE (SVG).

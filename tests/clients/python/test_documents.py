@@ -1,4 +1,4 @@
-"""The Python examples of README.md, docs/*.md and docs/recipes/*.md.
+"""The Python examples of README.md and all pages of docs.
 
 Each example must run and print the `text` block after it, if any; a second run on the same server,
 and a run with the oldest redis-py, must do the same. Only the address of the server in
@@ -22,7 +22,7 @@ import test_load
 
 ROOT = pathlib.Path(__file__).parents[3]
 PORT = os.environ["REDIS_PORT"]
-DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")), *sorted((ROOT / "docs/recipes").glob("*.md"))]
+DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").glob("**/*.md"))]
 SHOWN = re.compile(r"^<!-- (\S+) -->\n```\w+\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 EXAMPLE = re.compile(r"^```python\n(.*?)^```\n(?:\s*^```text\n(.*?)^```\n)?", re.MULTILINE | re.DOTALL)
 
@@ -49,7 +49,7 @@ class Examples(unittest.TestCase):
         self.assertGreaterEqual(len(shown), 3, "programs were not found")
 
     def test_the_filters_of_the_last_days_raise_what_is_wrong_with_them(self):
-        page = (ROOT / "docs/recipes/seen-in-the-last-days.md").read_text()
+        page = (ROOT / "docs/guide/seen.md").read_text()
         (code,) = [example[1] for example in EXAMPLE.finditer(page)]
         client = redis.Redis(port=int(PORT))
         self.addCleanup(client.close)
@@ -81,14 +81,14 @@ class Examples(unittest.TestCase):
             first_time("d", today - datetime.timedelta(9))
 
     def test_the_page_of_clients_names_what_an_old_redis_py_lacks(self):
-        clients = (ROOT / "docs/clients.md").read_text()
+        clients = (ROOT / "docs/guide/clients.md").read_text()
         self.assertIn("has no `bf().reserve` (`bf().create` is the same) and no `bf().card`", clients)
         code = "import redis\nprint(*set(dir(redis.Redis().bf())) & {'reserve', 'create', 'card'}, redis.__version__)"
         command = [os.environ["PYTHON_REDIS_4"], "-c", code]
         self.assertEqual(subprocess.check_output(command, text=True).split(), ["create", "4.3.4"])
 
     def test_the_table_of_clients_says_what_is_tested(self):
-        page = (ROOT / "docs/clients.md").read_text()
+        page = (ROOT / "docs/guide/clients.md").read_text()
         guards = {*test_guard.Libraries.COMMANDS, *test_guard.Examples.COMMANDS}
         rows = re.findall(r"^\| \w+ \| ([^|]+) \| ([^|]+) \| (yes|) ?\| (yes|) ?\| [^|]*\|$", page, re.MULTILINE)
         self.assertEqual({client for client, _, tested, _ in rows if tested}, guards)

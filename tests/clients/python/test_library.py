@@ -138,7 +138,7 @@ class Sharded(Case):
         self.filter = ShardedFilter(self.client, "users")
 
     def test_the_rule(self):
-        page = (ROOT / "docs/sharding.md").read_text()
+        page = (ROOT / "docs/reference/sharding.md").read_text()
         vectors = re.findall(r"^\| (?:\(empty\)|`(.*?)`|the bytes `(.*?)`) \| [0-9a-f]{8} \|(.*)\|$", page, re.MULTILINE)
         self.assertGreaterEqual(len(vectors), 9)
         for text, hex, row in vectors:

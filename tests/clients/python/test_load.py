@@ -1,4 +1,4 @@
-"""The programs of docs/recipes/load.md, and the examples: each fills the filter that it says, with every item, or fails.
+"""The programs of docs/guide/load.md, and the examples: each fills the filter that it says, with every item, or fails.
 
 They log in with a name and a password.
 """

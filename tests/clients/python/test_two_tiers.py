@@ -1,4 +1,4 @@
-"""The programs of docs/recipes/two-tiers.md, on the server of the tests and on a primary with a replica."""
+"""The programs of docs/guide/two-tiers.md, on the server of the tests and on a primary with a replica."""
 
 import os
 import pathlib

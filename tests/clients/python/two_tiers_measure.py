@@ -1,4 +1,4 @@
-"""Prints what an answer takes in each form of docs/recipes/two-tiers.md: microseconds, medians.
+"""Prints what an answer takes in each form of docs/guide/two-tiers.md: microseconds, medians.
 
 Run it with scripts/with-server and the Python of scripts/test-clients. The in-process copy is measured by
 examples/replica.rs.

@@ -1,4 +1,4 @@
-//! Loads items in packed batches with redis-rs: the program of docs/recipes/load.md.
+//! Loads items in packed batches with redis-rs: the program of docs/guide/load.md.
 
 use redis::Commands;
 use redis_bloom_client::bulk;

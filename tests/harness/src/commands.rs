@@ -1,7 +1,7 @@
 //! The commands as clients know them: names, arities, keys, releases. This table is independent of
 //! the module's own specifications, because clients of RedisBloom rely on these values.
 //!
-//! A new command needs a row here and a section in docs/commands.md: `commands.rs` and
+//! A new command needs a row here and a section in docs/reference/commands.md: `commands.rs` and
 //! `documentation.rs` compare both with the server's list. Tests of every command iterate over this
 //! table.
 

@@ -1,5 +1,5 @@
-//! `docs/sharding.md` is written for people who implement it elsewhere: its vectors are those of
-//! these tests.
+//! `docs/reference/sharding.md` is written for people who implement it elsewhere: its vectors are
+//! those of these tests.
 
 use crate::sharding::{Descriptor, State};
 
@@ -8,7 +8,7 @@ use super::{
     keys::{DIGESTS, NUMBERS},
 };
 
-const PAGE: &str = include_str!("../../../../docs/sharding.md");
+const PAGE: &str = include_str!("../../../../docs/reference/sharding.md");
 
 /// The first `count` cells of the rows of tables, without backquotes.
 fn rows() -> Vec<Vec<String>> {

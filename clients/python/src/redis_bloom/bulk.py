@@ -8,7 +8,7 @@
 Items are str or bytes from any iterable; or a buffer whose elements are the items, such as a numpy array, an
 `array.array` or a `memoryview`: it is sent as it lies in memory, so all writers and readers of a filter must agree on
 the type and the byte order. `aadd` and `aexists` are the same for redis.asyncio, and take asynchronous iterables,
-too. docs/commands.md has the formats, at BF.BULKADD.
+too. docs/reference/commands.md has the formats, at BF.BULKADD.
 """
 
 from __future__ import annotations

@@ -9,7 +9,7 @@
         fetch(url)
         seen.done(url)                         # only now it counts as seen
 
-Without `within` nothing is forgotten. `AsyncSeen` is the same for redis.asyncio. docs/windows.md says what a
+Without `within` nothing is forgotten. `AsyncSeen` is the same for redis.asyncio. docs/guide/windows.md says what a
 window promises.
 """
 

@@ -1,4 +1,4 @@
-"""A client of sharded filters, as docs/sharding.md specifies them; `redis-bloom create --shards` makes them.
+"""A client of sharded filters, as docs/reference/sharding.md specifies them; `redis-bloom create --shards` makes them.
 
     from redis_bloom import ShardedFilter
     users = ShardedFilter(redis.RedisCluster(..., socket_timeout=0.1), "users")
