@@ -1,12 +1,12 @@
 //! Checks the documents against a server: the console sessions of README.md and
 //! docs/reference/commands.md run in a real redis-cli, each block on an empty server;
 //! docs/guide/sizing.md has the sizes that a server reports, and README.md has those of
-//! docs/guide/sizing.md; every command has a section in docs/reference/commands.md; docs/README.md
-//! links every page; the lists of what RedisBloom lacks are whole.
+//! docs/guide/sizing.md; docs/README.md links every page; the lists of what RedisBloom lacks are
+//! whole. `reference.rs` compares the tables of docs/reference.
 
 use std::{collections::BTreeSet, fs, path::Path, process::Command};
 
-use crate::harness::{Client, OWN, Server, config_name, info, int, listed, ok, skipped, version};
+use crate::harness::{Client, OWN, Server, config_name, info, int, ok, skipped, version};
 
 /// A command in a document, and the output shown below it.
 type Step = (String, String);
@@ -171,25 +171,6 @@ fn the_sizes_in_the_readme_are_those_of_the_sizing_page() {
             assert_eq!(short, full, "{} items at {rate}", row[0]);
         }
     }
-}
-
-#[test]
-fn every_command_has_its_section() {
-    let server = Server::start();
-    let page = text("docs/reference/commands.md");
-    let mut sections: Vec<_> = page
-        .split("\n## ")
-        .filter(|section| section.starts_with("BF."))
-        .map(|section| {
-            let (name, below) = section.split_once('\n').unwrap_or((section, ""));
-            let key = if name == "BF.MERGE" { "destination" } else { "key" };
-            let syntax = format!("\n    {name} {key}");
-            assert!(below.starts_with(&syntax), "docs/reference/commands.md: the syntax of {name}");
-            name.to_lowercase()
-        })
-        .collect();
-    sections.sort();
-    assert_eq!(sections, listed(&mut server.client()), "sections and commands");
 }
 
 /// The words in backticks, in the part of a document that begins with `start` and ends with `end`.

@@ -73,6 +73,7 @@ mod products;
 mod real_input;
 mod redisbloom;
 mod redisbloom_live;
+mod reference;
 mod replayed;
 mod replicas;
 mod replication;

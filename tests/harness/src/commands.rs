@@ -2,7 +2,7 @@
 //! the module's own specifications, because clients of RedisBloom rely on these values.
 //!
 //! A new command needs a row here and a section in docs/reference/commands.md: `commands.rs` and
-//! `documentation.rs` compare both with the server's list. Tests of every command iterate over this
+//! `reference.rs` compare both with the server's list. Tests of every command iterate over this
 //! table.
 
 use super::client::Client;
