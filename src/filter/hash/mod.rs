@@ -21,7 +21,7 @@
 //! pairs). Words that are hashes of the seed have no such relation. They cost 27 ns per long item.
 //!
 //! XXH3 is not a keyed PRF. The seed stops collisions that are prepared offline, within the limits
-//! given in docs/guide/security.md. It does not stop an attacker who may send many queries.
+//! given in docs/internals/hash.md. It does not stop an attacker who may send many queries.
 
 pub(super) mod probe;
 

@@ -7,7 +7,6 @@ language below a comment with a file name is that file, word for word; tests of 
 """
 
 import contextlib
-import datetime
 import io
 import os
 import pathlib
@@ -47,38 +46,6 @@ class Examples(unittest.TestCase):
             with self.subTest(file):
                 self.assertEqual(text, (ROOT / file).read_text())
         self.assertGreaterEqual(len(shown), 3, "programs were not found")
-
-    def test_the_filters_of_the_last_days_raise_what_is_wrong_with_them(self):
-        page = (ROOT / "docs/guide/seen.md").read_text()
-        (code,) = [example[1] for example in EXAMPLE.finditer(page)]
-        client = redis.Redis(port=int(PORT))
-        self.addCleanup(client.close)
-        client.flushall()
-        names = self.execute(code.split("\ntoday = ")[0], io.StringIO())
-        first_time, name = names["first_time"], names["name"]
-        today = datetime.date.today()
-        yesterday = today - datetime.timedelta(1)
-        (setting,) = client.config_get("bf?max-filter-bytes")
-        (before,) = client.config_get(setting).values()
-        client.config_set(setting, 1000)  # the filter of today is refused
-        try:
-            with self.assertRaises(redis.ResponseError):
-                first_time("a", today)
-        finally:
-            client.config_set(setting, before)
-        self.assertEqual([first_time("a", today), first_time("a", today)], [True, False])
-        client.set(name(yesterday), "text")
-        with self.assertRaisesRegex(redis.ResponseError, "WRONGTYPE"):
-            first_time("b", today)
-        client.unlink(name(yesterday))
-        self.assertTrue(first_time("c", today))  # a day without a filter
-        (setting,) = client.config_get("bf?missing-key-error")
-        self.addCleanup(client.config_set, setting, "no")
-        client.config_set(setting, "yes")
-        self.assertTrue(first_time("d", today))
-        self.assertTrue(first_time("d", datetime.datetime.now(datetime.timezone.utc).date() - datetime.timedelta(6)))
-        with self.assertRaisesRegex(ValueError, "too long ago"):
-            first_time("d", today - datetime.timedelta(9))
 
     def test_the_page_of_clients_names_what_an_old_redis_py_lacks(self):
         clients = (ROOT / "docs/guide/clients.md").read_text()

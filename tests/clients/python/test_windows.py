@@ -1,4 +1,4 @@
-"""The programs of docs/guide/window-programs.md, with windows that end while the test waits, and without their server.
+"""The programs of docs/guide/seen.md, with windows that end while the test waits, and without their server.
 
 test_documents.py runs them as they are on the page.
 """
@@ -15,7 +15,7 @@ from server import Server, until
 from test_documents import EXAMPLE, ROOT, local
 
 PORT = int(os.environ["REDIS_PORT"])
-PAGE = (ROOT / "docs/guide/window-programs.md").read_text()
+PAGE = (ROOT / "docs/guide/seen.md").read_text()
 SHORT = 400  # milliseconds
 AFTER = 0.6  # seconds, longer than a short window and one of its 4 generations
 

@@ -4,7 +4,7 @@ import redis
 
 
 class Recent:
-    """The last items of a filter that were found: a "yes" stays right, so it needs no second question."""
+    """The last items of a filter that were found: a "yes" stays right, so it needs no second query."""
 
     def __init__(self, ask, size):
         self.ask, self.size = ask, size  # ask(item): the filter's answer
@@ -15,7 +15,7 @@ class Recent:
             self.found.move_to_end(item)
             return True
         if not self.ask(item):
-            return False  # never kept: somebody may add it now
+            return False  # never kept: another process may add it now
         self.found[item] = True
         if len(self.found) > self.size:
             self.found.popitem(last=False)
@@ -31,7 +31,7 @@ class Batch:
         self.taken, self.waiting = OrderedDict(), []
 
     def take(self, item):
-        """Whether this process has not taken the item yet. It asks no server."""
+        """Whether this process takes the item for the first time. Queries no server."""
         with self.lock:
             if item in self.taken:
                 return False
@@ -76,5 +76,5 @@ def host_replica(socket, cluster=False):
 
 
 def contains(replica, primary, key, item):
-    """A "yes" of the replica is right; a "no" may be older than the item, so the primary is asked."""
+    """A "yes" of the replica is right; a "no" may be older than the item, so it queries the primary."""
     return bool(replica.bf().exists(key, item) or primary.bf().exists(key, item))
