@@ -55,7 +55,7 @@ class Examples(unittest.TestCase):
         self.assertEqual(subprocess.check_output(command, text=True).split(), ["create", "4.3.4"])
 
     def test_the_table_of_clients_says_what_is_tested(self):
-        page = (ROOT / "docs/guide/clients.md").read_text()
+        page = (ROOT / "docs/internals/clients.md").read_text()
         guards = {*test_guard.Libraries.COMMANDS, *test_guard.Examples.COMMANDS}
         rows = re.findall(r"^\| \w+ \| ([^|]+) \| ([^|]+) \| (yes|) ?\| (yes|) ?\| [^|]*\|$", page, re.MULTILINE)
         self.assertEqual({client for client, _, tested, _ in rows if tested}, guards)
