@@ -273,7 +273,7 @@ fn tabulate(section: &mut Section, stage: &Stage, rivals: &[Rival], measured: &[
         };
         section.plot(Plot {
             file: "batches",
-            title: format!("A miss, {}", stage.title),
+            title: format!("Larger batches cost less for each absent item: {}", stage.title),
             x_label: "items in a command",
             y_label: "server CPU, ns per item",
             lines: rivals

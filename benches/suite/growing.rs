@@ -66,7 +66,7 @@ pub(crate) fn run() -> Option<Section> {
     tabulate(&mut section, &SIZES, &entrants);
     section.plot(Plot {
         file: "memory",
-        title: "Bits per item of filters that grow".into(),
+        title: "Memory of a filter that nobody reserved, while it grows".into(),
         x_label: "items",
         y_label: "bits per item",
         lines: entrants

@@ -114,7 +114,7 @@ impl Report {
         }
     }
 
-    /// Writes the list of the pages of `parts`, and the targets that they miss.
+    /// Writes the list of the pages of `parts`, and the targets that they miss, below the summary.
     pub(crate) fn write(&self, parts: &[&str]) {
         let (mut list, mut missed) = (String::new(), String::new());
         for part in parts {
@@ -140,26 +140,22 @@ impl Report {
                 missed += &format!("| {title} | {row}\n");
             }
         }
+        let path = self.docs.join("benchmarks.md");
+        let page = fs::read_to_string(&path).expect("the summary");
+        let (summary, _) = page.split_once(PARTS).expect("the heading of the parts");
         let page = format!(
-            "{HEAD}| part | measured | targets met |\n| --- | --- | --- |\n{list}\n{MISSED}{missed}"
+            "{summary}{PARTS}| part | measured | targets met |\n| --- | --- | --- |\n{list}\n{MISSED}{missed}"
         );
-        fs::write(self.docs.join("benchmarks.md"), page).expect("docs can be written to");
+        fs::write(path, page).expect("docs can be written to");
         eprintln!("bench: wrote docs/internals/benchmarks.md");
     }
 }
 
-const HEAD: &str = "\
-# Benchmarks
+/// What precedes it is written by hand, and stays.
+const PARTS: &str = "\
+## Parts
 
-`make bench` writes this page and those of its parts; do not edit them. `make bench BENCH=growing`
-repeats one part. `PEERS=\"name=path.so\"` adds other modules. Each table was measured in one run on
-one machine, and contenders took turns. Compare contenders within a table, not tables of different
-machines.
-
-- **floor**: an empty module (`examples/floor.rs`). It opens the key, reads the items, replies, and
-  replicates additions. No module can be faster.
-- **SETBIT/GETBIT**: a Bloom filter that a client builds in a string, with k commands an item, all
-  in one pipeline.
+`make bench` writes what follows, and the pages of the parts.
 
 ";
 

@@ -76,7 +76,7 @@ pub(crate) fn run() -> Option<Section> {
     };
     section.plot(Plot {
         file: "shards",
-        title: "BF.MEXISTS, items that are there".into(),
+        title: "Small batches over many shards cost more for each item (BF.MEXISTS, hits)".into(),
         x_label: "shards",
         y_label: "server CPU, ns per item",
         lines: BATCHES

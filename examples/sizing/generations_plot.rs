@@ -79,17 +79,17 @@ pub(crate) fn draw() -> Outcome<String> {
     let (bars, points) = follow();
     picture(
         (1600, 1560),
-        "How generations come and go: a window of one day with 4 generations",
-        "Reserved for 96,000 items a day at 1 %. The load is as planned, three times that from 1.5 \
-         to 1.75, and none from 3 to 4.4",
+        "A window of one day: each of its 4 generations is forgotten after 30 hours",
+        "Reserved for 96,000 items a day at 1 %. Three times the planned load from day 1.5 to \
+         1.75, none from day 3 to 4.4",
         |area| {
             let (top, rest) = area.split_vertically(780);
             let (middle, bottom) = rest.split_vertically(300);
             generations(&top, &bars)?;
-            let remembered = ("items that are remembered, BF.CARD", GREEN);
+            let remembered = ("remembered items: BF.CARD", GREEN);
             let label = |items: f64| grouped(items as u64);
             line(&middle, &points, |point| point.remembered, remembered, "", label)?;
-            let bytes = ("memory, BF.INFO key SIZE", BLUE);
+            let bytes = ("memory: BF.INFO key SIZE", BLUE);
             let label = |bytes: f64| format!("{:.0} kB", bytes / 1e3);
             line(&bottom, &points, |point| point.bytes, bytes, "days", label)
         },
@@ -135,8 +135,8 @@ fn generations(area: &Area<'_>, bars: &[Bar]) -> Outcome {
     }
     let legend = [
         (BLUE, "takes additions"),
-        (LIGHT, "is alive, with so many items"),
-        (YELLOW, "is forgotten, and still takes memory"),
+        (LIGHT, "alive, with its number of items"),
+        (YELLOW, "forgotten; its memory is freed by the next addition"),
     ];
     for (row, (color, text)) in (0..).zip(legend) {
         let level = 0.6 + 1.1 * f64::from(2 - row);
