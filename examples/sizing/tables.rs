@@ -201,7 +201,7 @@ fn card() -> String {
             "NONSCALING, full",
             "reserved, full",
             "reserved, 20 times as many items",
-            "not reserved, as many",
+            "not reserved, 20 times as many",
         ],
         [0.5, 0.25, 0.1, 0.05, 0.01, 0.001].map(row),
     )
