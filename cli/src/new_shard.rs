@@ -39,8 +39,7 @@ pub(crate) fn growth_of(
         Some((place, other)) => Err(Error::refused_partly(
             format!("shard {first} has {growth}; shard {place} has {other}"),
             format!(
-                "Remove the one that is wrong, by `drop '{}'` or `drop '{}'`, and make it anew by \
-                 `repair`.",
+                "Remove the wrong one by `drop '{}'` or `drop '{}'`, and refill it by `repair`.",
                 name::readable(&keys[first]),
                 name::readable(&keys[place])
             ),

@@ -89,20 +89,19 @@ fn without_global(subcommand: &Command) -> Command {
 const END: &str = "\
 .SH \"EXIT STATUS\"
 .TP\n0\nDone.
-.TP\n1\nThe answer is no: an item is absent, items are lost, the rate is too high, or a
-planned filter does not fit.
+.TP\n1\nNo: an item is absent or lost, the rate is too high, or a planned filter does not fit.
 .TP\n2\nThe command line or a file is wrong.
 .TP\n3\nNo connection, or no authentication.
 .TP\n4\nThe server refused a command.
-.TP\n5\nA part is done; the rest can be resumed.
+.TP\n5\nA part is done. The rest can be resumed.
 .TP\n130\nCtrl-C, or SIGTERM.
 .TP\n141\nThe reader of the output closed it, as head does.
 .SH ENVIRONMENT
-.TP\nREDISCLI_AUTH\nThe password, in place of \\-\\-pass.
-.TP\nNO_COLOR\nIf it is not empty, nothing is coloured.
-.TP\nTERM\nOn a terminal that is dumb nothing is coloured, and top prints the filters once.
+.TP\nREDISCLI_AUTH\nThe password, instead of \\-\\-pass.
+.TP\nNO_COLOR\nIf it is set and not empty, nothing is coloured.
+.TP\nTERM\nOn a dumb terminal nothing is coloured, and top prints the filters once.
 .SH FILES
-.TP\nFILE.redis\\-bloom\nThe journal of load: how far the items of FILE are loaded.
+.TP\nFILE.redis\\-bloom\nThe journal of load: how much of FILE is in the filter.
 .TP\nFILE.part\nWhat an interrupted dump to FILE has written.
 .SH \"SEE ALSO\"
 redis\\-cli(1), redis\\-server(1), and docs/reference/cli.md of redis\\-bloom";

@@ -32,13 +32,13 @@ pub(crate) struct Options {
     /// Port of the server
     #[arg(short, long, global = true, value_name = "PORT", default_value_t = 6379)]
     port: u16,
-    /// Unix socket of the server, in place of host and port
+    /// Unix socket of the server, instead of host and port
     #[arg(short, long, global = true, value_name = "PATH")]
     socket: Option<PathBuf>,
     /// Server, user, password and database: redis://user:password@host:port/0, rediss://… with TLS
     #[arg(short, long = "uri", global = true, value_name = "URI")]
     uri: Option<String>,
-    /// Password; better in the environment, where other users do not see it
+    /// Password. Prefer the environment: other users can see a command line
     #[arg(short = 'a', long = "pass", global = true, value_name = "PASSWORD")]
     #[arg(env = "REDISCLI_AUTH", hide_env_values = true)]
     password: Option<String>,
@@ -54,10 +54,10 @@ pub(crate) struct Options {
     /// Encrypts the connection
     #[arg(long, global = true)]
     tls: bool,
-    /// Name that the server's certificate must have, in place of the host
+    /// Name that the server's certificate must have, instead of the host
     #[arg(long, global = true, value_name = "NAME")]
     sni: Option<String>,
-    /// Certificates of the authorities to trust, in place of the system's
+    /// Certificates of the authorities to trust, instead of the system's
     #[arg(long, global = true, value_name = "FILE")]
     cacert: Option<PathBuf>,
     /// Certificate of this client
@@ -66,7 +66,7 @@ pub(crate) struct Options {
     /// Private key of this client
     #[arg(long, global = true, value_name = "FILE", requires = "cert")]
     key: Option<PathBuf>,
-    /// Accepts any certificate: the server may be anybody
+    /// Accepts any certificate, so anyone may pose as the server
     #[arg(long, global = true)]
     insecure: bool,
     /// Seconds to wait for a connection or a reply
@@ -86,7 +86,7 @@ pub(crate) enum Address {
 #[derive(Clone)]
 pub(super) struct Tls {
     pub(super) config: Arc<ClientConfig>,
-    /// The name to ask for, in place of the host.
+    /// The name that the certificate must have, instead of the host.
     pub(super) name: Option<String>,
 }
 
