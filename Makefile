@@ -137,13 +137,12 @@ fmt-check: ## Check the formatting
 	rustfmt --check $(COMPARE_RS)
 
 .PHONY: lint
-lint: $(dir $(CLIENT_RS))Cargo.lock ## Clippy, no warnings, with and without the module; long lines; links and length of the documents
+lint: $(dir $(CLIENT_RS))Cargo.lock ## Clippy, no warnings, with and without the module; long lines; links of the documents
 	@scripts/setup
 	@scripts/long-lines
 	@scripts/long-tests tests/filter tests/codec tests/server examples/sizing >/dev/null
 	@scripts/test-check-links
 	@scripts/check-links .
-	@scripts/check-lengths
 	cargo clippy --all-targets $(LOCKED) -- -D warnings
 	cargo clippy --all-targets $(PURE) $(LOCKED) -- -D warnings
 	cargo clippy --lib $(PURE) --features portable $(LOCKED) -- -D warnings
