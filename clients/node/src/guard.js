@@ -1,12 +1,18 @@
 // A guard in front of a database: a Bloom filter of all keys, queried before the database is.
 //
 // README.md has the protocol, which is that of the library for Python: processes in both languages may
-// share a filter. scripts.js says what is in the keys.
+// share a filter. guard.lua has the scripts, and says what is in the keys.
 import { createHash, randomUUID } from 'node:crypto';
+import { readFileSync } from 'node:fs';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { pack } from './bulk.js';
 import { BloomError, Connection, batches, checked } from './connection.js';
-import * as scripts from './scripts.js';
+
+/** The scripts by their names. */
+const LUA = Object.fromEntries(readFileSync(new URL('guard.lua', import.meta.url), 'utf8')
+  .split('\n--- ').slice(1).map(part => part.split(/\n(.*)/s)));
+const script = name => LUA.common + LUA[name];
+const lookupScript = token => LUA.lookup.replace('TOKEN', token);
 
 const BATCH = 1000;
 const PAUSE = 1000; // milliseconds after a failed lookup in which only the database is queried
@@ -133,11 +139,11 @@ export class Guard {
 
   /** Learns the token, or makes a new one if the server has forgotten the script of the last one. */
   async #verify() {
-    let [, token] = await this.#script(this.#reader, scripts.lookup(''), 2);
+    let [, token] = await this.#script(this.#reader, lookupScript(''), 2);
     if (token && token === this.#lost) token = await this.#trust(this.#reader);
     if (!token) throw new NotTrusted();
     this.#token = token;
-    this.#sha = createHash('sha1').update(scripts.lookup(token)).digest('hex');
+    this.#sha = createHash('sha1').update(lookupScript(token)).digest('hex');
   }
 
   // --- Inserts -----------------------------------------------------------------------------------
@@ -163,7 +169,7 @@ export class Guard {
     const servers = new Set();
     for (let start = 0; start < keys.length; start += BATCH) {
       const batch = keys.slice(start, start + BATCH);
-      servers.add(await this.#script(this.#writer, scripts.INSERT, 3, batch));
+      servers.add(await this.#script(this.#writer, script('insert'), 3, batch));
     }
     return servers;
   }
@@ -175,7 +181,7 @@ export class Guard {
     const job = new Connection(this.#client, JOB_TIMEOUT);
     try {
       const [server, own, begin] = await this.#script(
-        job, scripts.RESERVE, 3, [error, capacity, Date.now()]);
+        job, script('reserve'), 3, [error, capacity, Date.now()]);
       await this.#sleep(commitWithin); // now each row is in `keys`, or its key in the new filter
       for await (const batch of batches(typeof keys === 'function' ? keys() : keys, BATCH)) {
         const words = ['BF.BULKADD', this.#keys[2], 'NOCREATE', 'LENGTHS', pack(batch)];
@@ -193,7 +199,7 @@ export class Guard {
     await (this.#ticking ??= this.#tick().finally(() => this.#ticking = undefined));
   }
 
-  /** Late keys, the heartbeat, and a catch-up if one is due. */
+  /** Late keys, the heartbeat, and a catch-up if one is due; at the end none: the others would wait for it. */
   async #tick() {
     const { refresh, onUnavailable } = this.#options;
     const clock = Date.now(); // before the waiting keys are looked at: they are covered up to it
@@ -203,8 +209,8 @@ export class Guard {
       const servers = [...await this.#add(waiting.map(([, key]) => key))];
       covers = servers.length === 1 ? servers[0] : '';
     }
-    const [state, vouched, ...found] = await this.#script(this.#writer, scripts.TICK, 4,
-      [clock, this.#id, covers, STALE, refresh, this.#lease]);
+    const [state, vouched, ...found] = await this.#script(this.#writer, script('tick'), 4,
+      [clock, this.#id, covers, STALE, refresh, this.#ends.signal.aborted ? 0 : this.#lease]);
     if (vouched) {
       this.#known = onUnavailable === 'later';
       for (const [key] of waiting) this.#waiting.delete(key);
@@ -234,7 +240,7 @@ export class Guard {
     this.#resumeAt = 0;
   }
 
-  /** How long others leave a catch-up to this guard, in milliseconds. */
+  /** How long others leave a catch-up to this guard, in milliseconds; 0: it makes none. */
   get #lease() {
     return this.#options.catchUp ? 2 * this.#options.commitWithin + 30_000 : 0;
   }
@@ -242,8 +248,8 @@ export class Guard {
   /** Marks the filter as trusted, by a script that this server process alone has from now on. */
   async #trust(link, server = '', begin = '', own = '') {
     const token = randomUUID().replaceAll('-', '');
-    const [process] = await this.#script(link, scripts.lookup(token), 2);
-    return this.#script(link, scripts.TRUST, 4, [server, begin, this.#id, own, token, process]);
+    const [process] = await this.#script(link, lookupScript(token), 2);
+    return this.#script(link, script('trust'), 4, [server, begin, this.#id, own, token, process]);
   }
 
   #script(link, script, keys, words = []) {

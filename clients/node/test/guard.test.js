@@ -1,14 +1,10 @@
 // The guard while its server is killed, paused, emptied, and started from older snapshots.
 import assert from 'node:assert/strict';
-import { execFileSync } from 'node:child_process';
-import { existsSync } from 'node:fs';
 import { readFile } from 'node:fs/promises';
 import { after, before, test } from 'node:test';
 import { setTimeout as sleep } from 'node:timers/promises';
-import { fileURLToPath } from 'node:url';
 import { createClient } from 'redis';
 import { Guard } from '../src/index.js';
-import * as scripts from '../src/scripts.js';
 import { Server, until } from './server.js';
 
 let server;
@@ -331,15 +327,6 @@ test('options that make no guard are refused', () => {
   assert.throws(() => new Guard(client, 'users', { capacity: 1, onUnavailable: 'never' }), TypeError);
   assert.throws(() => new Guard(client, 'users', { capacity: 1, onUnavailable: 'later' }), TypeError);
   assert.throws(() => new Guard(client, 'users', { capacity: 1, refresh: 1000 }), TypeError);
-});
-
-const python = fileURLToPath(new URL('../../python/src/redis_bloom/_guard_scripts.py', import.meta.url));
-test('the scripts are those of the library for Python', { skip: !existsSync(python) }, () => {
-  const program = 'import json, runpy, sys; s = runpy.run_path(sys.argv[1]); '
-    + 'print(json.dumps([s["lookup"]("t"), s["TRUST"], s["INSERT"], s["RESERVE"], s["TICK"]]))';
-  const theirs = JSON.parse(execFileSync('python3', ['-c', program, python]));
-  const { lookup, TRUST, INSERT, RESERVE, TICK } = scripts;
-  assert.deepEqual([lookup('t'), TRUST, INSERT, RESERVE, TICK], theirs);
 });
 
 /** A generator of numbers from 0 to n - 1 (mulberry32). */

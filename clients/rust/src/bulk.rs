@@ -1,7 +1,17 @@
 //! Packed batches: all items of a command in one string, all answers in a string of bits.
 //! docs/reference/commands.md has the format LENGTHS, at BF.BULKADD.
+//!
+//! [`add`] and [`exists`] make the commands, 10,000 items each, for a connection of any kind:
+//!
+//! ```
+//! # use redis_bloom_client::bulk::{self, Answers};
+//! # fn all(mut redis: redis::Connection, items: Vec<String>) -> redis::RedisResult<Answers> {
+//! let commands = bulk::add("users", items, &["NOCREATE"]);
+//! commands.map(|command| command.query(&mut redis)).collect()
+//! # }
+//! ```
 
-use redis::{Cmd, ConnectionLike, RedisResult, cmd};
+use redis::{Cmd, cmd};
 
 /// Items of a command, a multiple of 8, so that the bits of batches follow each other.
 const BATCH: usize = 10_000;
@@ -55,59 +65,33 @@ pub fn pack(items: impl IntoIterator<Item = impl AsRef<[u8]>>) -> Vec<u8> {
     packed
 }
 
-/// A function for blocking connections, and its twin for those of tokio.
-macro_rules! twins {
-    ($(#[$does:meta])* $sync:ident, $tokio:ident($command:literal $(, $options:ident)?)) => {
-        $(#[$does])*
-        pub fn $sync(
-            redis: &mut impl ConnectionLike,
-            key: &str,
-            items: impl IntoIterator<Item = impl AsRef<[u8]>>,
-            $($options: &[&str],)?
-        ) -> RedisResult<Answers> {
-            let options = <[&[&str]]>::concat(&[$($options)?]);
-            batches($command, key, items, &options).map(|batch| batch.query(redis)).collect()
-        }
-
-        #[doc = concat!("[`", stringify!($sync), "`] for tokio.")]
-        #[cfg(feature = "tokio")]
-        pub async fn $tokio(
-            redis: &mut (impl redis::aio::ConnectionLike + Send),
-            key: &str,
-            items: impl IntoIterator<Item = impl AsRef<[u8]>>,
-            $($options: &[&str],)?
-        ) -> RedisResult<Answers> {
-            let options = <[&[&str]]>::concat(&[$($options)?]);
-            let mut replies = Vec::new();
-            for batch in batches($command, key, items, &options) {
-                replies.push(batch.query_async(redis).await?);
-            }
-            Ok(replies.into_iter().collect())
-        }
-    };
-}
-
-twins! {
-    /// Adds items; of each whether it was new. `options` are words of BF.INSERT, such as
-    /// "NOCREATE". If it fails, some items may be in: send all again, but not to a COUNTING filter.
-    add, aadd("BF.BULKADD", options)
-}
-
-twins! {
-    /// Of each item whether it was probably added; no is certain.
-    exists, aexists("BF.BULKEXISTS")
-}
-
-fn batches(
-    command: &str,
+/// BF.BULKADD: adds items; of each whether it was new. `options` are words of BF.INSERT, such as
+/// "NOCREATE". If a command fails, some items may be in: send all again, but not to a COUNTING
+/// filter.
+pub fn add(
     key: &str,
     items: impl IntoIterator<Item = impl AsRef<[u8]>>,
     options: &[&str],
 ) -> impl Iterator<Item = Cmd> {
+    batches(cmd("BF.BULKADD").arg(key).arg(options).to_owned(), items)
+}
+
+/// BF.BULKEXISTS: of each item whether it was probably added; no is certain.
+pub fn exists(
+    key: &str,
+    items: impl IntoIterator<Item = impl AsRef<[u8]>>,
+) -> impl Iterator<Item = Cmd> {
+    batches(cmd("BF.BULKEXISTS").arg(key).to_owned(), items)
+}
+
+fn batches(
+    command: Cmd,
+    items: impl IntoIterator<Item = impl AsRef<[u8]>>,
+) -> impl Iterator<Item = Cmd> {
     let mut items = items.into_iter();
     std::iter::from_fn(move || {
         let packed = pack(items.by_ref().take(BATCH));
-        let batch = || cmd(command).arg(key).arg(options).arg("LENGTHS").arg(&packed).to_owned();
+        let batch = || command.clone().arg("LENGTHS").arg(&packed).to_owned();
         (!packed.is_empty()).then(batch)
     })
 }

@@ -7,13 +7,14 @@ use std::fmt::Display;
 use std::future::Future;
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::pin::Pin;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use redis::{FromRedisValue, Script, ToRedisArgs, cmd};
 
-use crate::link::{Blocking, Closing, Error, Link, Servers, lock, now};
-use crate::{bulk, scripts};
+use crate::bulk;
+use crate::link::{Blocking, Error, Link, Servers, lock, now};
 
 const BATCH: usize = 1000;
 /// After a failed lookup, how long only the database is queried.
@@ -162,7 +163,7 @@ struct Core<L> {
     writer: L,
     job: L,
     state: Mutex<State>,
-    closing: Closing,
+    is_closed: AtomicBool,
 }
 
 impl<L: Link> Core<L> {
@@ -180,7 +181,7 @@ impl<L: Link> Core<L> {
             job: L::new(servers, JOB_TIMEOUT.max(options.insert_timeout)),
             options,
             state: Mutex::default(),
-            closing: Closing::default(),
+            is_closed: AtomicBool::new(false),
         }))
     }
 
@@ -267,7 +268,7 @@ impl<L: Link> Core<L> {
         if token.is_empty() {
             return Err(NOT_TRUSTED.into());
         }
-        let sha = Script::new(&scripts::lookup(&token)).get_hash().to_string();
+        let sha = Script::new(&lookup_script(&token)).get_hash().to_string();
         let mut state = self.state();
         (state.token, state.sha) = (token, sha.clone());
         Ok(sha)
@@ -296,7 +297,7 @@ impl<L: Link> Core<L> {
     async fn add(&self, keys: &[&[u8]]) -> Result<HashSet<String>, Error> {
         let mut servers = HashSet::new();
         for batch in keys.chunks(BATCH) {
-            servers.insert(self.eval(&self.writer, scripts::INSERT, 3, batch).await?);
+            servers.insert(self.eval(&self.writer, &script("insert"), 3, batch).await?);
         }
         Ok(servers)
     }
@@ -305,17 +306,10 @@ impl<L: Link> Core<L> {
         let Options { capacity, error, commit_within, .. } = self.options;
         let words = (error, capacity, milliseconds(SystemTime::now()));
         let [server, own, begin] =
-            self.eval::<[String; 3]>(&self.job, scripts::RESERVE, 3, words).await?;
+            self.eval::<[String; 3]>(&self.job, &script("reserve"), 3, words).await?;
         self.sleep(commit_within).await?; // now each row is in `keys`, or its key in the new filter
-        let mut keys = keys.await?.peekable();
-        while keys.peek().is_some() {
-            let mut command = cmd("BF.BULKADD");
-            command
-                .arg(&self.keys[2])
-                .arg("NOCREATE")
-                .arg("LENGTHS")
-                .arg(bulk::pack(keys.by_ref().take(BATCH)));
-            self.job.query(&command).await?;
+        for batch in bulk::add(&self.keys[2], keys.await?, &["NOCREATE"]) {
+            self.job.query(&batch).await?;
         }
         self.trust(&self.job, &server, &begin, &own).await?;
         let mut state = self.state();
@@ -337,8 +331,10 @@ impl<L: Link> Core<L> {
             _ => String::new(),
         };
         let [stale, refresh] = [STALE, self.options.refresh].map(|span| span.as_millis() as u64);
-        let words = (clock, &self.id, covers, stale, refresh, self.lease());
-        let reply: Vec<String> = self.eval(&self.writer, scripts::TICK, 4, words).await?;
+        // A guard that ends makes no catch-up: the others would wait for it.
+        let lease = if self.is_closed.load(Ordering::SeqCst) { 0 } else { self.lease() };
+        let words = (clock, &self.id, covers, stale, refresh, lease);
+        let reply: Vec<String> = self.eval(&self.writer, &script("tick"), 4, words).await?;
         if reply[0] == "no primary" {
             self.state().token.clear();
             self.writer.leave();
@@ -383,7 +379,7 @@ impl<L: Link> Core<L> {
         self.trust(&self.writer, server, begin, "").await.map(drop)
     }
 
-    /// Milliseconds for which the others leave a catch-up to this guard.
+    /// Milliseconds for which the others leave a catch-up to this guard; 0: it makes none.
     fn lease(&self) -> u64 {
         let lease = (2 * self.options.commit_within + Duration::from_secs(30)).as_millis() as u64;
         if self.options.catch_up.is_some() { lease } else { 0 }
@@ -394,12 +390,12 @@ impl<L: Link> Core<L> {
         let token = unique();
         let [process, _] = self.identity(link, &token).await?;
         let words = [server, begin, &self.id, own, &token, &process];
-        self.eval(link, scripts::TRUST, 4, &words).await
+        self.eval(link, &script("trust"), 4, &words).await
     }
 
     /// That of the server, which has the script of `token` from then on, and the token in use.
     async fn identity(&self, link: &L, token: &str) -> Result<[String; 2], Error> {
-        self.eval(link, &scripts::lookup(token), 2, None::<&str>).await
+        self.eval(link, &lookup_script(token), 2, None::<&str>).await
     }
 
     fn eval<T: FromRedisValue>(
@@ -427,8 +423,15 @@ impl<L: Link> Core<L> {
 
     /// Fails if the guard was closed.
     async fn sleep(&self, duration: Duration) -> Result<(), Error> {
-        L::sleep(&self.closing, duration).await;
-        self.closing.check()
+        let end = Instant::now() + duration;
+        while !self.is_closed.load(Ordering::SeqCst) {
+            let rest = end.saturating_duration_since(Instant::now());
+            if rest.is_zero() {
+                return Ok(());
+            }
+            L::sleep(rest).await;
+        }
+        Err("the guard was closed".into())
     }
 
     /// Adds late keys if the server is there.
@@ -518,8 +521,9 @@ impl Guard {
 
 impl Drop for Guard {
     fn drop(&mut self) {
-        self.core.closing.close();
+        self.core.is_closed.store(true, Ordering::SeqCst);
         if let Some(background) = self.background.take() {
+            background.thread().unpark();
             drop(background.join());
         }
         now(self.core.end());
@@ -582,7 +586,7 @@ impl AsyncGuard {
 
     /// Ends the background, and adds late keys if the server is there.
     pub async fn close(mut self) {
-        self.core.closing.close();
+        self.core.is_closed.store(true, Ordering::SeqCst);
         if let Some(background) = self.background.take() {
             background.abort();
             drop(background.await);
@@ -602,6 +606,21 @@ impl Drop for AsyncGuard {
 
 const NOT_TRUSTED: &str = "the filter is not trusted, or there is none";
 const TOO_LATE: &str = "the filter took so long that a catch-up may miss the row";
+
+/// The scripts: guard.lua says what they do. The libraries in all languages have the same ones.
+fn section(name: &str) -> &'static str {
+    let mut sections =
+        include_str!("guard.lua").split("\n--- ").filter_map(|part| part.split_once('\n'));
+    sections.find(|(found, _)| *found == name).map_or("", |(_, text)| text)
+}
+
+fn script(name: &str) -> String {
+    [section("common"), section(name)].concat()
+}
+
+fn lookup_script(token: &str) -> String {
+    section("lookup").replace("TOKEN", token)
+}
 
 /// 32 hexadecimal digits that no other call returns, in any process, because `RandomState` has
 /// random keys.

@@ -16,8 +16,6 @@ mod guard;
 #[cfg(feature = "redis")]
 mod link;
 #[cfg(feature = "redis")]
-mod scripts;
-#[cfg(feature = "redis")]
 mod seen;
 #[cfg(feature = "redis")]
 mod sharded;
@@ -34,7 +32,3 @@ pub use {
     seen::{Seen, SeenOptions},
     sharded::{ShardedFilter, marks},
 };
-
-#[cfg(feature = "redis")]
-#[doc(hidden)]
-pub use scripts::all as scripts;

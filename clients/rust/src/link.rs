@@ -6,7 +6,7 @@
 
 use std::future::Future;
 use std::pin::pin;
-use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
@@ -19,17 +19,16 @@ pub type Error = Box<dyn std::error::Error + Send + Sync>;
 
 /// Where the filters are: a server (`&redis::Client`), or a cluster.
 #[derive(Clone)]
-pub struct Servers(Kind);
-
-#[derive(Clone)]
-enum Kind {
+pub enum Servers {
+    /// One server, on its own or with replicas.
     One(Client),
+    /// A cluster, by some of its nodes.
     Cluster(Vec<redis::ConnectionInfo>),
 }
 
 impl From<&Client> for Servers {
     fn from(client: &Client) -> Self {
-        Servers(Kind::One(client.clone()))
+        Servers::One(client.clone())
     }
 }
 
@@ -37,7 +36,7 @@ impl Servers {
     /// A cluster, by the URLs of some of its nodes.
     pub fn cluster<T: IntoConnectionInfo>(nodes: impl IntoIterator<Item = T>) -> RedisResult<Self> {
         let nodes = nodes.into_iter().map(T::into_connection_info).collect::<RedisResult<_>>()?;
-        Ok(Servers(Kind::Cluster(nodes)))
+        Ok(Servers::Cluster(nodes))
     }
 
     fn of_nodes(
@@ -69,25 +68,8 @@ pub(crate) trait Link: Send + Sync + 'static {
         async { Ok(redis::from_redis_value(self.query(command).await?)?) }
     }
 
-    fn sleep(closing: &Closing, duration: Duration) -> impl Future<Output = ()> + Send;
-}
-
-/// Whether a guard is closed, which ends its sleep.
-#[derive(Default)]
-pub(crate) struct Closing {
-    is_closed: Mutex<bool>,
-    changed: Condvar,
-}
-
-impl Closing {
-    pub(crate) fn close(&self) {
-        *lock(&self.is_closed) = true;
-        self.changed.notify_all();
-    }
-
-    pub(crate) fn check(&self) -> Result<(), Error> {
-        if *lock(&self.is_closed) { Err("the guard was closed".into()) } else { Ok(()) }
-    }
+    /// May end early.
+    fn sleep(duration: Duration) -> impl Future<Output = ()> + Send;
 }
 
 enum Blocked {
@@ -104,15 +86,15 @@ pub(crate) struct Blocking {
 
 impl Blocking {
     fn open(&self) -> RedisResult<Blocked> {
-        match &self.servers.0 {
-            Kind::One(client) => {
+        match &self.servers {
+            Servers::One(client) => {
                 let made = client.get_connection_with_timeout(self.timeout)?;
                 made.set_read_timeout(Some(self.timeout))?;
                 made.set_write_timeout(Some(self.timeout))?;
                 Ok(Blocked::One(made))
             }
             // If it retried, it would take a late reply for the next one.
-            Kind::Cluster(nodes) => {
+            Servers::Cluster(nodes) => {
                 let client = Servers::of_nodes(nodes, self.timeout, 0)?;
                 Ok(Blocked::Cluster(Box::new(client.get_connection()?)))
             }
@@ -167,9 +149,8 @@ impl Link for Blocking {
         }
     }
 
-    async fn sleep(closing: &Closing, duration: Duration) {
-        let is_closed = lock(&closing.is_closed);
-        drop(closing.changed.wait_timeout_while(is_closed, duration, |is_closed| !*is_closed));
+    async fn sleep(duration: Duration) {
+        std::thread::park_timeout(duration); // until `Guard` wakes it
     }
 }
 
@@ -207,8 +188,8 @@ mod asynchronous {
 
     impl Tokio {
         async fn open(&self) -> RedisResult<Shared> {
-            match &self.servers.0 {
-                Kind::One(client) => {
+            match &self.servers {
+                Servers::One(client) => {
                     let config = redis::AsyncConnectionConfig::new()
                         .set_connection_timeout(Some(self.timeout))
                         .set_response_timeout(Some(self.timeout));
@@ -216,7 +197,7 @@ mod asynchronous {
                     made.await.map(Shared::One)
                 }
                 // It retries to follow a slot that moves.
-                Kind::Cluster(nodes) => {
+                Servers::Cluster(nodes) => {
                     let client = Servers::of_nodes(nodes, self.timeout, 2)?;
                     client.get_async_connection().await.map(Shared::Cluster)
                 }
@@ -252,7 +233,7 @@ mod asynchronous {
             reply
         }
 
-        async fn sleep(_: &Closing, duration: Duration) {
+        async fn sleep(duration: Duration) {
             tokio::time::sleep(duration).await;
         }
     }

@@ -1,13 +1,14 @@
 //! The crate of clients/rust against the server of `REDIS_URL`. What its guard does while servers
 //! fail is tested by tests/clients/python/test_guard.py.
 
-use std::process::Command;
 use std::time::{Duration, SystemTime};
 
-use redis::{Client, Connection, cmd};
+use redis::{Client, Cmd, Connection, RedisResult, cmd};
 use redis_bloom_client::{
     AsyncGuard, AsyncSeen, AsyncShardedFilter, Error, Guard, Keys, Options, Seen, SeenOptions,
-    ShardedFilter, bulk, sharding::shard_of,
+    ShardedFilter,
+    bulk::{self, Answers},
+    sharding::shard_of,
 };
 
 fn connect() -> (Client, Connection) {
@@ -17,15 +18,8 @@ fn connect() -> (Client, Connection) {
     (client, connection)
 }
 
-#[test]
-fn the_scripts_are_those_of_the_library_for_python() {
-    let file = "../../../clients/python/src/redis_bloom/_guard_scripts.py";
-    let program = "import runpy, sys; s = runpy.run_path(sys.argv[1]); \
-                   print(s['lookup']('t'), s['TRUST'], s['INSERT'], s['RESERVE'], s['TICK'], \
-                   sep='\\0', end='')";
-    let output = Command::new("python3").args(["-c", program, file]).output().unwrap();
-    let theirs = String::from_utf8(output.stdout).unwrap();
-    assert_eq!(theirs.split('\0').collect::<Vec<_>>(), redis_bloom_client::scripts());
+fn answers(redis: &mut Connection, commands: impl Iterator<Item = Cmd>) -> RedisResult<Answers> {
+    commands.map(|command| command.query(redis)).collect()
 }
 
 #[test]
@@ -34,16 +28,17 @@ fn packed_batches_are_answered_in_their_order() {
     cmd("UNLINK").arg("rust:bulk").exec(&mut redis).unwrap();
     let items: Vec<String> = (0..25_003).map(|i| format!("user:{i}")).collect();
     let options = ["CAPACITY", "30000", "ERROR", "0.0001"];
-    let new = bulk::add(&mut redis, "rust:bulk", &items, &options).unwrap();
+    let new = answers(&mut redis, bulk::add("rust:bulk", &items, &options)).unwrap();
     // 25,003 items at a rate of 0.0001: 2.5 are known by chance at most; 20 are 1e-11.
     assert!(new.count == items.len() && new.ones() > items.len() as u64 - 20);
     let long = "x".repeat(300);
     let asked = items.iter().step_by(3).map(String::as_str).chain(["nobody", "", &long]);
-    let known: Vec<bool> = bulk::exists(&mut redis, "rust:bulk", asked).unwrap().iter().collect();
+    let known = answers(&mut redis, bulk::exists("rust:bulk", asked)).unwrap();
+    let known: Vec<bool> = known.iter().collect();
     assert_eq!(known.len(), 8335 + 3);
     assert!(known[..8335].iter().all(|&known| known));
-    bulk::add(&mut redis, "rust:bulk", [&long], &[]).unwrap();
-    assert_eq!(bulk::exists(&mut redis, "rust:bulk", [&long]).unwrap().ones(), 1);
+    answers(&mut redis, bulk::add("rust:bulk", [&long], &[])).unwrap();
+    assert_eq!(answers(&mut redis, bulk::exists("rust:bulk", [&long])).unwrap().ones(), 1);
     cmd("BF.RESERVE")
         .arg("rust:full")
         .arg(0.000001)
@@ -51,7 +46,7 @@ fn packed_batches_are_answered_in_their_order() {
         .arg("NONSCALING")
         .exec(&mut redis)
         .unwrap();
-    let error = bulk::add(&mut redis, "rust:full", ["a", "b", "c"], &[]).unwrap_err();
+    let error = answers(&mut redis, bulk::add("rust:full", ["a", "b", "c"], &[])).unwrap_err();
     cmd("UNLINK").arg("rust:full").exec(&mut redis).unwrap();
     assert!(error.to_string().contains("full"), "{error}");
 }
@@ -244,8 +239,12 @@ async fn windows_and_batches_for_tokio() {
         let mut redis = client.get_multiplexed_async_connection().await.unwrap();
         let items: Vec<String> = (0..10_001).map(|i| format!("user:{i}")).collect();
         let (key, options) = ("rust:tokio:bulk", ["CAPACITY", "20000"]);
-        assert_eq!(bulk::aadd(&mut redis, key, &items, &options).await.unwrap().count, 10_001);
-        assert_eq!(bulk::aexists(&mut redis, key, &items).await.unwrap().ones(), 10_001);
+        let mut replies = Vec::new();
+        for command in bulk::add(key, &items, &options).chain(bulk::exists(key, &items)) {
+            replies.push(command.query_async(&mut redis).await.unwrap());
+        }
+        let known: Answers = replies.drain(2..).collect();
+        assert_eq!((known.count, known.ones()), (10_001, 10_001));
     })
     .await
     .unwrap();

@@ -37,11 +37,11 @@ from collections.abc import AsyncIterable, Awaitable, Iterable
 from dataclasses import dataclass
 from functools import partial
 from hashlib import sha1
+from importlib import resources
 from typing import Any, Callable, Literal, Optional, TypeVar, Union
 
 from redis.exceptions import ConnectionError, NoScriptError, ReadOnlyError
 
-from . import _guard_scripts as scripts
 from ._steps import Key, Steps, asynchronous, batches, bytes_of, checked, run, run_async, sync, text, with_timeout
 from .bulk import pack
 
@@ -56,6 +56,17 @@ TICK = 1.0  # seconds between two heartbeats
 STALE = 60.0  # seconds without news of a process with keys for later, until a catch-up adds its rows
 
 log = logging.getLogger("redis_bloom.guard")
+
+_PARTS = resources.files(__package__).joinpath("guard.lua").read_text().split("\n--- ")[1:]
+_LUA = dict(part.split("\n", 1) for part in _PARTS)  # by the names of the scripts
+
+
+def script(name: str) -> str:
+    return _LUA["common"] + _LUA[name]
+
+
+def lookup_script(token: str) -> str:
+    return _LUA["lookup"].replace("TOKEN", token)
 
 
 @dataclass
@@ -109,7 +120,9 @@ class _Core:
         self._capacity, self._error, self._rows_since = capacity, error, catch_up
         self._later, self._refresh = on_unavailable == "later", refresh
         self._commit_within, self._margin = commit_within, margin
-        self._lease = int((2 * commit_within + 30) * 1000) if catch_up else 0  # milliseconds of the lock
+        self._lease = (
+            int((2 * commit_within + 30) * 1000) if catch_up else 0
+        )  # milliseconds of the lock; 0: no catch-up
         self._given = client
         self._reader = with_timeout(client, timeout)
         self._writer = with_timeout(client, insert_timeout)
@@ -155,7 +168,7 @@ class _Core:
 
     def _verify(self) -> Steps[None]:
         """Learns the token, or makes a new one if the server has forgotten the script of the last one."""
-        words = ("EVAL", scripts.lookup(""), 2, *self._keys[:2])
+        words = ("EVAL", lookup_script(""), 2, *self._keys[:2])
         try:
             reply = yield from self._ask(*words)
         except ConnectionError:  # perhaps the server closed it because nothing happened on it
@@ -165,7 +178,7 @@ class _Core:
             token = yield from self._trust(self._reader, "", "", "")
         if not token:
             raise LookupError("the filter is not trusted, or there is none")
-        self._sha, self._token = sha1(scripts.lookup(token).encode()).hexdigest(), token
+        self._sha, self._token = sha1(lookup_script(token).encode()).hexdigest(), token
 
     def _ask(self, *words: Any) -> Steps[Any]:
         """The reply to a lookup, on a connection that lookups keep: redis-py's pool costs more than the command."""
@@ -214,7 +227,7 @@ class _Core:
         servers = set()
         for start in range(0, len(keys), BATCH):
             batch = keys[start : start + BATCH]
-            servers.add(text((yield from self._script(self._writer, scripts.INSERT, 3, *batch))))
+            servers.add(text((yield from self._script(self._writer, script("insert"), 3, *batch))))
         return servers
 
     def _build(self, keys: Union[Keys, Callable[[], Keys]]) -> Steps[None]:
@@ -224,7 +237,7 @@ class _Core:
         makes it. Run it again before the filter holds more than `capacity`, or if many rows were deleted.
         """
         words = (repr(self._error), self._capacity, int(time.time() * 1000))
-        server, own, begin = map(text, (yield from self._script(self._builder, scripts.RESERVE, 3, *words)))
+        server, own, begin = map(text, (yield from self._script(self._builder, script("reserve"), 3, *words)))
         yield partial(self._sleep, self._commit_within)  # from here on each row is in `keys` or its key in the filter
         next_batch = batches((yield keys) if callable(keys) else keys, BATCH)
         send = partial(self._builder.execute_command, "BF.BULKADD", self._keys[2], "NOCREATE")
@@ -241,7 +254,7 @@ class _Core:
         servers = (yield from self._add(waiting)) or ({"all"} if self._later else {""})
         covers = servers.pop() if len(servers) == 1 else ""
         words = (clock, self._id, covers, int(STALE * 1000), int(self._refresh * 1000), self._lease)
-        state, vouched, *found = yield from self._script(self._writer, scripts.TICK, 4, *words)
+        state, vouched, *found = yield from self._script(self._writer, script("tick"), 4, *words)
         if text(state) == "no primary":
             self._token = ""
             yield from self._leave(self._writer)
@@ -274,9 +287,9 @@ class _Core:
     def _trust(self, client: Any, server: str, begin: str, own: str) -> Steps[str]:
         """Marks the filter as trusted, by a script that this server process alone has from now on."""
         token = uuid.uuid4().hex
-        process, _ = yield from self._script(client, scripts.lookup(token), 2)
+        process, _ = yield from self._script(client, lookup_script(token), 2)
         words = (server, begin, self._id, own, token, process)
-        return text((yield from self._script(client, scripts.TRUST, 4, *words)))
+        return text((yield from self._script(client, script("trust"), 4, *words)))
 
     def _script(self, client: Any, script: str, keys: int, *words: Any) -> Steps[Any]:
         try:
@@ -304,6 +317,7 @@ class _Core:
         """Adds late keys if the server is there, and ends the connections."""
         try:
             if self._rows_since:
+                self._lease = 0  # no catch-up now: the others would wait for it
                 yield from self._tick()
             if self._known and not self._waiting:
                 yield partial(self._writer.execute_command, "HDEL", self._keys[1], f"late:{self._id}")

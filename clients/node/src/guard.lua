@@ -1,35 +1,55 @@
-//! The scripts of the guard, byte for byte those of the libraries for Python and JavaScript, where
-//! clients/python/src/redis_bloom/_guard_scripts.py says what is in the keys.
+-- The scripts of the guard, for the libraries in all languages: each is `common` and the section of its name, and
+-- `lookup` alone is its own. Each runs in the server as a whole, so nothing happens between its lines.
+--
+-- KEYS are the filter, its state (a hash), the filter under construction, the lock: those that a script needs.
+-- Fields of the state:
+--
+--     trusted         replication ID of the primary under which the filter has all keys
+--     token           names the lookup script that this primary got when that was found
+--     heartbeat       milliseconds: every key that a guard added later may be missing in a copy of this state
+--     late:PROCESS    "covered seen": rows of a guard with on_unavailable="later" are covered up to the first
+--                     time; it was heard of last at the second
+--     late:outside    the same for writers without a guard (`refresh`)
+--
+-- Times are the earlier of the server's clock and the caller's: a clock that is ahead would lose rows.
+--
+-- lookup   ARGV keys. Of each key a digit, 1 or 0, in one string, which clients parse faster than an array;
+--          null if the filter is not trusted. Without keys, the identity of the server, and the token if the
+--          filter is trusted. It writes nothing, so it may run at maxmemory; but it does not say so, and a
+--          replica refuses it. TOKEN is replaced. Only `trust` may load the script of a token that is in use:
+--          whoever knows it is trusted.
+-- trust    ARGV id, begin, caller, identity of the new filter or '', token, identity of the server that has the
+--          script of the token. id '' stands for the one under which the filter is trusted. Returns the token.
+-- insert   ARGV items. Returns the identity of the server, '' on none.
+-- reserve  ARGV error, capacity, clock. Returns the identities of server and new filter, and the time.
+-- tick     ARGV clock, caller, covers, stale, refresh, lease. `covers` says what the caller vouches for: ''
+--          nothing, 'all' that it has no late keys, or the identity of the server to which it has just added
+--          all of them. Returns what is to be done, whether the caller's rows are covered, and for 'catch up'
+--          identity, since when, and the time.
 
-/// The replication ID: a restart and a promotion change it. nil on a replica.
-macro_rules! id {
-    () => {
-        r#"local id = string.match(redis.call('INFO', 'replication'), 'role:master.*master_replid:(%x+)')"#
-    };
-}
+--- lookup
+#!lua flags=allow-oom
+if not ARGV[1] then
+  local id = string.match(redis.call('INFO', 'replication'), 'role:master.*master_replid:(%x+)')
+  local trusted = id and id == redis.call('HGET', KEYS[2], 'trusted')
+  return {id or '', trusted and redis.call('HGET', KEYS[2], 'token') or ''}
+end
+if redis.call('HGET', KEYS[2], 'token') ~= 'TOKEN' then return false end
+local found = redis.call('BF.MEXISTS', KEYS[1], 'guard: complete 1', 'guard: complete 2', 'guard: complete 3',
+  unpack(ARGV))
+return found[1] + found[2] + found[3] == 3 and table.concat(found, '', 4)
 
-/// Items that a build adds last. Three: a filter without them has all by chance once in 10^6 at 1
-/// %.
-macro_rules! items {
-    () => {
-        "'guard: complete 1', 'guard: complete 2', 'guard: complete 3'"
-    };
-}
-
-macro_rules! script {
-    ($($body:expr),+) => {
-        concat!(
-    r#"#!lua
-"#,
-    id!(),
-    r#"
+--- common
+#!lua
+-- The replication ID: a restart and a promotion change it. nil on a replica.
+local id = string.match(redis.call('INFO', 'replication'), 'role:master.*master_replid:(%x+)')
+-- Items that a build adds last. Three: a filter without them has all by chance once in 10^6 at 1 %.
+local marks = {'guard: complete 1', 'guard: complete 2', 'guard: complete 3'}
 local function complete(key)
-  local found = redis.call('BF.MEXISTS', key, "#,
-    items!(),
-    r#")
+  local found = redis.call('BF.MEXISTS', key, unpack(marks))
   return found[1] + found[2] + found[3] == 3
 end
-local function add(key, ...) return redis.pcall('BF.INSERT', key, 'NOCREATE', 'ITEMS', ...) end
+local function add(key, items) return redis.pcall('BF.INSERT', key, 'NOCREATE', 'ITEMS', unpack(items)) end
 local function now(theirs)
   local time = redis.call('TIME')
   return math.min(time[1] * 1000 + math.floor(time[2] / 1000), tonumber(theirs))
@@ -40,43 +60,8 @@ local function state(key)
   for i = 1, #flat, 2 do fields[flat[i]] = flat[i + 1] end
   return fields
 end
-"#,
-    $($body),+)
-    };
-}
 
-/// KEYS filter, state. ARGV keys. Of each key a digit, 1 or 0, in one string, which clients parse
-/// faster than an array; null if the filter is not trusted. Without keys, the identity of the
-/// server, and the token if the filter is trusted. It writes nothing, so it may run at maxmemory;
-/// but it does not say so, and a replica refuses it.
-const LOOKUP: &str = concat!(
-    r#"#!lua flags=allow-oom
-if not ARGV[1] then
-  "#,
-    id!(),
-    r#"
-  local trusted = id and id == redis.call('HGET', KEYS[2], 'trusted')
-  return {id or '', trusted and redis.call('HGET', KEYS[2], 'token') or ''}
-end
-if redis.call('HGET', KEYS[2], 'token') ~= 'TOKEN' then return false end
-local found = redis.call('BF.MEXISTS', KEYS[1], "#,
-    items!(),
-    r#", unpack(ARGV))
-return found[1] + found[2] + found[3] == 3 and table.concat(found, '', 4)
-"#
-);
-
-/// The script of a token. Only `trust` may load that of a token that is in use: whoever knows it is
-/// trusted.
-pub(crate) fn lookup(token: &str) -> String {
-    LOOKUP.replace("TOKEN", token)
-}
-
-/// KEYS filter, state, new, lock. ARGV id, begin, caller, identity of the new filter or '', token,
-/// identity of the server that has the script of the token. id '' stands for the one under which
-/// the filter is trusted.
-pub(crate) const TRUST: &str = script!(
-    r#"
+--- trust
 local fields = state(KEYS[2])
 local wanted = ARGV[1] ~= '' and ARGV[1] or fields.trusted
 if not id or id ~= wanted or id ~= ARGV[6] then return redis.error_reply('ERR the server changed') end
@@ -84,9 +69,7 @@ if ARGV[4] ~= '' then
   if redis.pcall('BF.INFO', KEYS[3], 'IDENTITY')[1] ~= ARGV[4] then
     return redis.error_reply('ERR the new filter is lost, or another build has begun')
   end
-  add(KEYS[3], "#,
-    items!(),
-    r#")
+  add(KEYS[3], marks)
   if not complete(KEYS[3]) then return redis.error_reply('ERR the new filter cannot be completed') end
   redis.call('RENAME', KEYS[3], KEYS[1])
   fields.heartbeat = nil
@@ -105,38 +88,23 @@ if ARGV[2] ~= '' then
 end
 if redis.call('GET', KEYS[4]) == ARGV[3] then redis.call('UNLINK', KEYS[4]) end
 return ARGV[5]
-"#
-);
 
-/// KEYS filter, state, new. ARGV items. The identity of the server, '' on none.
-pub(crate) const INSERT: &str = script!(
-    r#"
+--- insert
 for _, key in ipairs({KEYS[3], KEYS[1]}) do
-  local answer = add(key, unpack(ARGV))
+  local answer = add(key, ARGV)
   local failure = answer.err and answer or answer[#answer]
   -- A filter that does not exist needs no key.
   if type(failure) == 'table' and not string.find(failure.err, 'not found', 1, true) then return failure end
 end
 return id or ''
-"#
-);
 
-/// KEYS filter, state, new. ARGV error, capacity. Identities of server and new filter.
-pub(crate) const RESERVE: &str = script!(
-    r#"
+--- reserve
 if not id then return redis.error_reply('ERR this is no primary') end
 redis.call('UNLINK', KEYS[3])
 redis.call('BF.RESERVE', KEYS[3], ARGV[1], ARGV[2])
 return {id, redis.call('BF.INFO', KEYS[3], 'IDENTITY')[1], text(now(ARGV[3]))}
-"#
-);
 
-/// KEYS filter, state, new, lock. ARGV clock, caller, covers, stale, refresh, lease. `covers` says
-/// what the caller vouches for: '' nothing, 'all' that it has no late keys, or the identity of the
-/// server to which it has just added all of them. Returns what is to be done, and for 'catch up'
-/// from when.
-pub(crate) const TICK: &str = script!(
-    r#"
+--- tick
 local fields, time = state(KEYS[2]), now(ARGV[1])
 if not id then return {'no primary', 0} end
 local trusted = fields.trusted == id and complete(KEYS[1])
@@ -169,10 +137,3 @@ if redis.call('GET', KEYS[4]) ~= ARGV[2] and not redis.call('SET', KEYS[4], ARGV
   return {'locked', vouched}
 end
 return {'catch up', vouched, id, text(since), text(time)}
-"#
-);
-
-/// All scripts, for the test that compares them.
-pub fn all() -> [String; 5] {
-    [lookup("t"), TRUST.into(), INSERT.into(), RESERVE.into(), TICK.into()]
-}
