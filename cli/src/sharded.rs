@@ -111,7 +111,7 @@ pub(crate) fn filled<'a>(
 pub(crate) fn explained(name: &[u8], malformed: &Malformed) -> Error {
     let what = format!("{}: {malformed}", name::readable(name));
     match malformed {
-        Malformed::Rule(_) | Malformed::State(_) => {
+        Malformed::Unknown(_) => {
             Error::refused_partly(what, "A newer redis-bloom created this filter: use that one.")
         }
         Malformed::HalfWritten => Error::incomplete(

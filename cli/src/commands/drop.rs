@@ -162,9 +162,7 @@ impl Arguments {
             ));
         }
         match whole(fields) {
-            Err(malformed @ (Malformed::Rule(_) | Malformed::State(_))) => {
-                Err(sharded::explained(key, &malformed))
-            }
+            Err(malformed @ Malformed::Unknown(_)) => Err(sharded::explained(key, &malformed)),
             _ => Ok(sharded::named_keys(fields)),
         }
     }

@@ -1,7 +1,7 @@
 //! A client of sharded filters, as docs/reference/sharding.md specifies them; `redis-bloom create --shards`
 //! makes them.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::fmt::Display;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use redis::cmd;
 
 use crate::link::{Error, Link, Servers, lock};
-use crate::sharding::{Descriptor, Generation, shard_of};
+use crate::sharding::{Descriptor, shard_of};
 use crate::twins::twins;
 
 /// After a failure, how long a shard, or the descriptor, is not queried.
@@ -24,39 +24,21 @@ const TOO_OLD: &str = "the descriptor is too old";
 /// For each shard the item that marks it as complete: `filter: complete K` with the smallest K of
 /// that shard.
 pub fn marks(shards: u16) -> Vec<String> {
-    let mut found = vec![String::new(); shards.into()];
+    let mut found = BTreeMap::new();
     let mut items = (0u64..).map(|number| format!("{BASE_MARK} {number}"));
-    for _ in 0..shards {
-        let is_new =
-            |item: &String| found[usize::from(shard_of(item.as_bytes(), shards))].is_empty();
-        if let Some(item) = items.find(is_new) {
-            let shard = shard_of(item.as_bytes(), shards);
-            found[usize::from(shard)] = item;
-        }
+    while let (true, Some(item)) = (found.len() < shards.into(), items.next()) {
+        found.entry(shard_of(item.as_bytes(), shards)).or_insert(item);
     }
-    found
+    found.into_values().collect()
 }
 
-/// Items of a command, by their numbers.
-struct Group<'a> {
-    shard: usize,
-    key: &'a [u8],
-    numbers: Vec<usize>,
-}
-
-/// The items of each shard that has some.
-fn group<'a>(
-    generation: &'a Generation,
-    items: &[&[u8]],
-    numbers: impl IntoIterator<Item = usize>,
-) -> impl Iterator<Item = Group<'a>> {
+/// The numbers of the items of each shard that has some.
+fn group(shards: u16, items: &[&[u8]], numbers: &[usize]) -> HashMap<usize, Vec<usize>> {
     let mut groups = HashMap::<usize, Vec<usize>>::new();
-    for number in numbers {
-        let shard = shard_of(items[number], generation.shards());
-        groups.entry(shard.into()).or_default().push(number);
+    for &number in numbers {
+        groups.entry(shard_of(items[number], shards).into()).or_default().push(number);
     }
-    let keys = &generation.keys;
-    groups.into_iter().map(move |(shard, numbers)| Group { shard, key: &keys[shard], numbers })
+    groups
 }
 
 struct Known {
@@ -163,8 +145,8 @@ impl<L: Link> Core<L> {
         let Some(known) = lock(&self.known).clone() else { return Vec::new() };
         let Descriptor { current, base, .. } = &known.descriptor;
         let mut stale = Vec::new();
-        for Group { shard, key, numbers } in group(current, items, numbers.iter().copied()) {
-            let mark = &known.marks[shard];
+        for (shard, numbers) in group(current.shards(), items, &numbers) {
+            let (key, mark) = (&current.keys[shard], &known.marks[shard]);
             stale.extend(self.ask(key, mark, numbers, items, answers).await);
         }
         let absent = numbers.into_iter().filter(|&number| answers[number] == Some(false));
@@ -230,13 +212,13 @@ impl<L: Link> Core<L> {
     async fn add_once(&self, items: &[&[u8]], again: bool) -> Result<(), Error> {
         let known = self.read(&self.writer, again).await?;
         let filled = known.descriptor.filled();
-        for generation in
-            filled.map_err(|error| format!("the next generation cannot be read: {error}"))?
-        {
-            for Group { key, numbers, .. } in group(generation, items, 0..items.len()) {
+        let filled = filled.map_err(|error| format!("the next generation: {error}"))?;
+        let all: Vec<usize> = (0..items.len()).collect();
+        for generation in filled {
+            for (shard, numbers) in group(generation.shards(), items, &all) {
                 known.check_age()?;
                 let mut insert = cmd("BF.INSERT");
-                insert.arg(key).arg("NOCREATE").arg("ITEMS");
+                insert.arg(&generation.keys[shard]).arg("NOCREATE").arg("ITEMS");
                 for number in numbers {
                     insert.arg(items[number]);
                 }

@@ -79,37 +79,15 @@ pub enum Malformed {
     /// There is no field: the key does not exist.
     #[error("there is no descriptor")]
     Missing,
-    /// Only a newer client knows the rule.
-    #[error("rule '{0}' is unknown: this client knows '{RULE}'")]
-    Rule(String),
     /// The state is `creating`, or absent.
     #[error("the descriptor is half-written: the filter is being created, or that failed")]
     HalfWritten,
-    /// The state is unknown.
-    #[error("state '{0}' is unknown")]
-    State(String),
-    /// The number of shards is 0, above [`MAX_SHARDS`], or not a number.
-    #[error("field '{field}' is '{value}': between 1 and {MAX_SHARDS} shards are possible")]
-    Shards {
-        /// The name of the field.
-        field: String,
-        /// Its value.
-        value: String,
-    },
-    /// The key of a shard is absent.
-    #[error("field '{0}' with the key of a shard is missing")]
-    MissingKey(String),
-    /// Another field is absent.
-    #[error("field '{0}' is missing")]
-    MissingField(String),
-    /// Another field has no value that is possible.
-    #[error("field '{field}' is '{value}'")]
-    Value {
-        /// The name of the field.
-        field: String,
-        /// Its value.
-        value: String,
-    },
+    /// Only a newer client knows the rule or the state.
+    #[error("{0}")]
+    Unknown(String),
+    /// A field is absent, or its value is impossible.
+    #[error("field {0}")]
+    Field(String),
 }
 
 impl Descriptor {
@@ -141,16 +119,13 @@ impl Descriptor {
             return Err(Malformed::Missing);
         }
         // A newer rule may come with other states, so it is read first.
-        match fields.get("rule") {
-            Some(rule) if rule != RULE.as_bytes() => return Err(Malformed::Rule(shown(rule))),
-            _ => {}
-        }
+        fields.check_rule("rule")?;
         match fields.get("state") {
-            Some(state) if state == State::Ready.name().as_bytes() => {}
-            Some(state) if state != State::Creating.name().as_bytes() => {
-                return Err(Malformed::State(shown(state)));
+            Some(b"ready") => {}
+            None | Some(b"creating") => return Err(Malformed::HalfWritten),
+            Some(state) => {
+                return Err(Malformed::Unknown(format!("state '{}' is unknown", shown(state))));
             }
-            _ => return Err(Malformed::HalfWritten),
         }
         fields.need("rule")?;
         let current = fields.generation("")?;
@@ -276,7 +251,7 @@ impl<'a> Fields<'a> {
     }
 
     fn need(&self, field: &str) -> Result<&'a [u8], Malformed> {
-        self.get(field).ok_or_else(|| Malformed::MissingField(field.into()))
+        self.get(field).ok_or_else(|| Malformed::Field(format!("'{field}' is missing")))
     }
 
     /// The number in a field, if it is `possible`.
@@ -287,9 +262,16 @@ impl<'a> Fields<'a> {
     ) -> Result<T, Malformed> {
         let value = self.need(field)?;
         let number = std::str::from_utf8(value).ok().and_then(|text| text.parse().ok());
-        number
-            .filter(possible)
-            .ok_or_else(|| Malformed::Value { field: field.into(), value: shown(value) })
+        let bad = || Malformed::Field(format!("'{field}' is '{}'", shown(value)));
+        number.filter(possible).ok_or_else(bad)
+    }
+
+    fn check_rule(&self, field: &str) -> Result<(), Malformed> {
+        let unknown = self.get(field).filter(|rule| *rule != RULE.as_bytes());
+        unknown.map_or(Ok(()), |rule| {
+            let rule = shown(rule);
+            Err(Malformed::Unknown(format!("rule '{rule}' is unknown: this client knows '{RULE}'")))
+        })
     }
 
     /// The next generation beside the current one with the number `current`, if there is one.
@@ -297,30 +279,16 @@ impl<'a> Fields<'a> {
         if !self.0.keys().any(|name| name.starts_with(b"next.")) {
             return Ok(None);
         }
-        match self.get("next.rule") {
-            Some(rule) if rule != RULE.as_bytes() => return Err(Malformed::Rule(shown(rule))),
-            _ => {}
-        }
-        let next = self.generation("next.")?;
-        if next.number == current {
-            let (field, value) = ("next.generation".into(), current.to_string());
-            return Err(Malformed::Value { field, value });
-        }
-        Ok(Some(next))
+        self.check_rule("next.rule")?;
+        self.number("next.generation", |&number: &u64| number != current)?;
+        self.generation("next.").map(Some)
     }
 
     /// The generation whose fields begin with `prefix`.
     fn generation(&self, prefix: &str) -> Result<Generation, Malformed> {
         let named = |name: &str| format!("{prefix}{name}");
-        let shards = self.number(&named("shards"), |shards| (1..=MAX_SHARDS).contains(shards));
-        let shards: u16 = shards.map_err(|error| match error {
-            Malformed::Value { field, value } => Malformed::Shards { field, value },
-            other => other,
-        })?;
-        let key = |index: u16| {
-            let field = named(&index.to_string());
-            self.get(&field).map(<[u8]>::to_vec).ok_or(Malformed::MissingKey(field))
-        };
+        let shards = self.number(&named("shards"), |count| (1..=MAX_SHARDS).contains(count))?;
+        let key = |index: u16| self.need(&named(&index.to_string())).map(<[u8]>::to_vec);
         Ok(Generation {
             number: self.number(&named("generation"), |number| *number > 0)?,
             error_rate: self.number(&named("error"), |&rate: &f64| rate > 0.0 && rate < 1.0)?,

@@ -4,14 +4,12 @@
 //! that shards spread evenly over nodes that hold equal ranges of slots. The number k is the
 //! smallest for which `<name>:<k>`, the part in braces that a cluster hashes, has that slot.
 
+use std::collections::HashMap;
+
 use super::MAX_SHARDS;
 
 /// Slots of a cluster.
 const SLOTS: u32 = 16_384;
-
-/// Every number k is below this one, whatever the name is: the decimal numbers of six digits have
-/// all slots, and text in front of them permutes the slots.
-const MOST_NUMBERS: u32 = 1_000_000;
 
 /// Why a name has no shard keys.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -22,9 +20,6 @@ pub enum NameError {
     /// The number of shards is 0 or above [`MAX_SHARDS`].
     #[error("{0} shards: between 1 and {MAX_SHARDS} are possible")]
     Shards(u64),
-    /// No number below `MOST_NUMBERS` gives the slot of a shard, which no name can cause.
-    #[error("no key has the slot of a shard")]
-    Slot,
 }
 
 /// The keys of all `count` shards of the filter `name`, shard 0 first.
@@ -38,30 +33,19 @@ pub fn shard_keys(name: &[u8], count: u16, generation: u64) -> Result<Vec<Vec<u8
     if count == 0 || count > MAX_SHARDS {
         return Err(NameError::Shards(count.into()));
     }
-    // The ranges are not empty, so the middle slots differ and ascend.
-    let slots: Vec<u16> = (0..count).map(|index| middle_slot(index, count)).collect();
-    let mut numbers: Vec<Option<u32>> = vec![None; slots.len()];
-    let mut missing = slots.len();
+    let slot_and_index = |index| (middle_slot(index, count), usize::from(index));
+    let mut missing: HashMap<u16, usize> = (0..count).map(slot_and_index).collect();
+    let mut keys = vec![Vec::new(); count.into()];
     let prefix = crc16(crc16(0, name), b":");
-    for number in 0..MOST_NUMBERS {
-        let slot = slot_of(crc16(prefix, number.to_string().as_bytes()));
-        if let Ok(index) = slots.binary_search(&slot)
-            && let Some(found @ None) = numbers.get_mut(index)
-        {
-            *found = Some(number);
-            missing -= 1;
-            if missing == 0 {
-                break;
-            }
+    // It ends: the numbers of six digits have all slots, and a name in front permutes the slots.
+    let mut numbers = (0u32..).map(|number| number.to_string());
+    while let (false, Some(number)) = (missing.is_empty(), numbers.next()) {
+        if let Some(index) = missing.remove(&slot_of(crc16(prefix, number.as_bytes()))) {
+            keys[index] =
+                [&b"{"[..], name, format!(":{number}}}:{generation}").as_bytes()].concat();
         }
     }
-    let key = |number: u32| {
-        let mut key = b"{".to_vec();
-        key.extend(name);
-        key.extend(format!(":{number}}}:{generation}").bytes());
-        key
-    };
-    numbers.into_iter().map(|number| number.map(key).ok_or(NameError::Slot)).collect()
+    Ok(keys)
 }
 
 /// The middle slot of range `index` of `count` equal ranges of all slots: the slot of that shard.
