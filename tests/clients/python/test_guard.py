@@ -42,7 +42,7 @@ class Worker:
         )
         self.rounds = []  # of each round: absent rows asked for, the guard's failures so far
         self.broken = None  # the first answer that no guard may give
-        self.pipe = threading.Lock()
+        self.pipe = threading.RLock()
         self.ends = False
         self.thread = threading.Thread(target=self.look_up)
         self.thread.start()
@@ -131,9 +131,14 @@ class Guards:
         """Waits until no more absent rows reach the database than the error rate lets through.
 
         200 lookups at a rate of 0.001 let 0.2 through on average; 6 or more have a probability of
-        8e-8 (Poisson).
+        8e-8 (Poisson). On a busy machine lookups time out, and the rounds of the next second pass
+        whole or in part: so the ten rounds that count need not follow each other.
         """
-        few = lambda rounds: len(rounds) >= 10 and sum(asked for asked, _ in rounds[-10:]) <= 5
+
+        def few(rounds):
+            stopped = [asked for asked, _ in rounds if asked <= 5]
+            return len(stopped) >= 10 and sum(stopped[-10:]) <= 5
+
         for worker in self.workers:
             worker.wait(few, "absent rows are stopped again")
 
@@ -230,12 +235,14 @@ class Faults:
         connections = lambda: self.client.info("stats")["total_connections_received"]
         keys = [next(KEYS) for _ in range(25)]  # the same rows for all guards
         self.insert(next(KEYS))  # connections from before the server's start are replaced
-        for worker in self.workers:
-            before = connections()
-            for key in keys:
-                self.assertEqual(worker.ask(f"insert {key}"), "ok")
-            # Some more may be of lookups that timed out.
-            self.assertLess(connections() - before, 15, worker.name)
+        with contextlib.ExitStack() as quiet:
+            for worker in self.workers:  # no lookups: on a busy machine they time out, and connect again
+                quiet.enter_context(worker.pipe)
+            for worker in self.workers:
+                before = connections()
+                for key in keys:
+                    until(lambda: worker.ask(f"insert {key}") == "ok", f"{worker.name} inserts a row")
+                self.assertLess(connections() - before, 15, worker.name)
 
     def test_the_server_is_loading(self):
         for number in range(0, 10_000, 1000):
