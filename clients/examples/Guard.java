@@ -1,18 +1,12 @@
-import java.io.BufferedInputStream;
-import java.io.ByteArrayOutputStream;
-import java.io.EOFException;
 import java.io.IOException;
-import java.io.InputStream;
-import java.net.InetSocketAddress;
-import java.net.Socket;
-import java.nio.charset.StandardCharsets;
 import java.util.List;
 import java.util.UUID;
 import java.util.stream.Stream;
 
 /**
  * A guard in front of a database: a Bloom filter of all keys, asked before the database is. A lookup never fails
- * because of the filter, and never hides a row that exists. Needs no client library. Each thread needs its own.
+ * because of the filter, and never hides a row that exists. Needs Connection.java, and no client library. Each thread
+ * needs its own. An example: docs/recipes/guard.md says what it does not do.
  */
 public class Guard {
     static final String FILTER = "guard:{users}", NEW = "guard:{users}:new"; // {users}: RENAME needs both names in one slot
@@ -90,7 +84,7 @@ public class Guard {
             try {
                 add(redis, name, List.of(key));
             } catch (IOException error) {
-                if (error instanceof ServerError && error.getMessage().equals("ERR not found")) continue; // it needs no key
+                if (error instanceof Connection.ServerError && error.getMessage().equals("ERR not found")) continue; // it needs no key
                 redis.close();
                 throw error;
             }
@@ -126,72 +120,7 @@ public class Guard {
         redis.send(words(List.of("BF.INSERT", name, "NOCREATE", "ITEMS"), items));
     }
 
-    private static String[] words(List<String> command, List<String> items) {
-        return Stream.concat(command.stream(), items.stream()).toArray(String[]::new);
-    }
-
-    @SuppressWarnings("serial")
-    static class ServerError extends IOException {
-        ServerError(String message) {
-            super(message);
-        }
-    }
-
-    /** Waits `timeout` milliseconds at most, to connect and for a reply. */
-    static class Connection implements AutoCloseable {
-        private final Socket socket = new Socket();
-        private final InputStream in;
-
-        Connection(String host, int port, int timeout) throws IOException {
-            socket.connect(new InetSocketAddress(host, port), timeout);
-            socket.setSoTimeout(timeout);
-            in = new BufferedInputStream(socket.getInputStream());
-        }
-
-        /** The reply: Long, String or Object[]. Throws an error, also one that is the last element of an array. */
-        Object send(String... words) throws IOException {
-            var out = new ByteArrayOutputStream();
-            out.writeBytes(("*" + words.length + "\r\n").getBytes());
-            for (String word : words) {
-                byte[] bytes = word.getBytes(StandardCharsets.UTF_8);
-                out.writeBytes(("$" + bytes.length + "\r\n").getBytes());
-                out.writeBytes(bytes);
-                out.writeBytes("\r\n".getBytes());
-            }
-            out.writeTo(socket.getOutputStream());
-            Object reply = read();
-            Object last = reply instanceof Object[] elements ? elements[elements.length - 1] : reply;
-            if (last instanceof ServerError error) throw error;
-            return reply;
-        }
-
-        private Object read() throws IOException {
-            var line = new StringBuilder();
-            for (int c = in.read(); c != '\r'; c = in.read()) {
-                if (c < 0) throw new EOFException("the server has closed the connection");
-                line.append((char) c);
-            }
-            in.read(); // '\n'
-            String rest = line.substring(1);
-            switch (line.charAt(0)) { // no command of a guard has another type of reply
-                case '+': return rest;
-                case '-': return new ServerError(rest);
-                case ':': return Long.parseLong(rest);
-                case '*':
-                    Object[] elements = new Object[Integer.parseInt(rest)];
-                    for (int i = 0; i < elements.length; i++) elements[i] = read();
-                    return elements;
-                default: throw new IOException("not a reply: " + line);
-            }
-        }
-
-        @Override
-        public void close() {
-            try {
-                socket.close();
-            } catch (IOException error) {
-                // it is not used again
-            }
-        }
+    private static Object[] words(List<String> command, List<String> items) {
+        return Stream.concat(command.stream(), items.stream()).toArray();
     }
 }

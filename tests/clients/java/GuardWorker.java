@@ -40,8 +40,8 @@ public class GuardWorker implements Guard.Database {
 
     public List<String> keys() {
         for (String[] words : commands) {
-            try (var redis = new Guard.Connection(host, port, 10_000)) {
-                redis.send(words);
+            try (var redis = new Connection(host, port, 10_000)) {
+                redis.send((Object[]) words);
             } catch (IOException error) {
                 throw new UncheckedIOException(error);
             }

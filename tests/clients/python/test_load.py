@@ -32,7 +32,7 @@ PROGRAMS = {  # by the client: what it loads, and how it is run
     "node-redis": ("lines", ["node", "clients/node/test/load.mjs"]),
     "redis-rs": ("lines", [os.environ["LOAD_RS"]]),
     "redigo": ("lines", [os.environ["LOAD_GO"]]),
-    "Java without a library": ("numbers", ["java", "clients/examples/Load.java"]),
+    "Java without a library": ("numbers", ["java", "-cp", os.environ["GUARD_WORKER_JAVA"], "Load"]),
 }
 
 
