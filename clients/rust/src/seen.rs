@@ -140,11 +140,13 @@ twins! {
     /// Marks an item as seen; whether it was new.
     fn add(&self, item: impl AsRef<[u8]>) -> Result<bool, Error>;
     /// Marks items as seen; of each whether it was new.
-    fn add_many(&self, items: impl IntoIterator<Item = impl AsRef<[u8]>>) -> Result<Vec<bool>, Error>;
+    fn add_many(&self, items: impl IntoIterator<Item = impl AsRef<[u8]>>)
+        -> Result<Vec<bool>, Error>;
     /// Whether the item was seen; no is certain. Nothing changes.
     fn has(&self, item: impl AsRef<[u8]>) -> Result<bool, Error>;
     /// Of each item whether it was seen; nothing changes.
-    fn has_many(&self, items: impl IntoIterator<Item = impl AsRef<[u8]>>) -> Result<Vec<bool>, Error>;
+    fn has_many(&self, items: impl IntoIterator<Item = impl AsRef<[u8]>>)
+        -> Result<Vec<bool>, Error>;
     /// Those of the items that nobody has done or has claimed: they are the caller's now.
     fn claim<T: AsRef<[u8]>>(&self, items: impl IntoIterator<Item = T>) -> Result<Vec<T>, Error>;
     /// Marks a claimed item as seen, after its work is stored, and ends the claim.

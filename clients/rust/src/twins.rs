@@ -4,7 +4,9 @@
 /// those of the first, and tokio awaits those of the second.
 macro_rules! twins {
     ($(#[$about:meta])* $sync:ident, $asynchronous:ident, new($($option:ident: $kind:ty),*);
-     $($(#[$does:meta])* fn $name:ident$(<$generic:ident: $bound:path>)?(&self $(, $word:ident: $type:ty)*) -> $result:ty;)*) => {
+     $($(#[$does:meta])*
+       fn $name:ident$(<$generic:ident: $bound:path>)?(&self $(, $word:ident: $type:ty)*)
+           -> $result:ty;)*) => {
         $(#[$about])*
         pub struct $sync(Core<crate::link::Blocking>);
 
@@ -14,7 +16,8 @@ macro_rules! twins {
                 Self(Core::new(&servers.into(), name $(, $option)*))
             }
 
-            $($(#[$does])* pub fn $name$(<$generic: $bound>)?(&self $(, $word: $type)*) -> $result {
+            $($(#[$does])*
+            pub fn $name$(<$generic: $bound>)?(&self $(, $word: $type)*) -> $result {
                 crate::link::now(self.0.$name($($word),*))
             })*
         }
@@ -30,7 +33,8 @@ macro_rules! twins {
                 Self(Core::new(&servers.into(), name $(, $option)*))
             }
 
-            $($(#[$does])* pub async fn $name$(<$generic: $bound>)?(&self $(, $word: $type)*) -> $result {
+            $($(#[$does])*
+            pub async fn $name$(<$generic: $bound>)?(&self $(, $word: $type)*) -> $result {
                 self.0.$name($($word),*).await
             })*
         }
