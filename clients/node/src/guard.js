@@ -102,7 +102,7 @@ export class Guard {
     // Before the query: a key that ceases to wait during it may have been added after it.
     const waits = this.#waiting.size ? keys.map(key => this.#waiting.has(bytes(key))) : [];
     let found = '';
-    if (performance.now() >= this.#resumeAt) {
+    if (keys.length && performance.now() >= this.#resumeAt) {
       try {
         found = await this.#query(keys);
       } catch (error) { // whatever it is, the database is queried

@@ -197,7 +197,7 @@ impl<L: Link> Core<L> {
             let late = keys.iter().map(|key| state.waiting.contains(*key));
             (late.collect(), state.resume_at.is_some_and(|at| Instant::now() < at))
         };
-        let found = if paused {
+        let found = if paused || keys.is_empty() {
             None
         } else {
             self.query(keys).await.map_err(|error| self.fail(&error)).ok()

@@ -259,6 +259,8 @@ class Guards(Case):
         later.tick()
         self.server.save()
         self.server.kill()
+        self.assertEqual(one.lookup_many([], list), [])
+        self.assertEqual(one.stats.lookup_failures, 0)  # nobody was asked
         with self.assertRaises(redis.RedisError):
             one.insert("refused")
         self.insert(later, "kept")

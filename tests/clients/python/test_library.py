@@ -34,6 +34,7 @@ class SeenItems(Case):
         self.assertEqual((seen.add("a"), seen.add("a"), seen.has("a"), seen.has("b")), (True, False, True, False))
         self.assertEqual(seen.add_many(["a", "b"]), [False, True])
         self.assertEqual(seen.has_many([b"a", "c"]), [True, False])
+        self.assertEqual((seen.add_many([]), seen.has_many([]), seen.claim([])), ([], [], []))
         time.sleep(0.6)
         self.assertFalse(seen.has("a"))
         self.client.unlink("posts")

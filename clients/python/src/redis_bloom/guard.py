@@ -142,7 +142,7 @@ class _Core:
         # Before the query: afterwards the background may have added a key that the query missed.
         late = {key for key in keys if bytes_of(key) in self._waiting} if self._waiting else ()
         possible, now = keys, time.monotonic()
-        if now >= self._resume_at:
+        if keys and now >= self._resume_at:
             try:
                 if not self._token or now > self._verify_at:
                     yield from self._verify()

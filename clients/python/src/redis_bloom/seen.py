@@ -51,7 +51,7 @@ class _Core:
     def _add_many(self, items: Iterable[Key]) -> Steps[list[bool]]:
         """Marks items as seen; of each whether it was new."""
         # With the words: a filter that is lost is made again with its window.
-        return (yield from self._send("BF.INSERT", *self._words, "ITEMS", *items))
+        return (yield from self._send(items, "BF.INSERT", self.key, *self._words, "ITEMS"))
 
     def _add(self, item: Key) -> Steps[bool]:
         """Marks an item as seen; whether it was new."""
@@ -59,14 +59,17 @@ class _Core:
 
     def _has_many(self, items: Iterable[Key]) -> Steps[list[bool]]:
         """Of each item whether it was seen; nothing changes."""
-        return (yield from self._send("BF.MEXISTS", *items))
+        return (yield from self._send(items, "BF.MEXISTS", self.key))
 
     def _has(self, item: Key) -> Steps[bool]:
         """Whether the item was seen; nothing changes."""
         return (yield from self._has_many([item]))[0]
 
-    def _send(self, command: str, *words: Any) -> Steps[list[bool]]:
-        return [bool(one) for one in checked((yield partial(self._client.execute_command, command, self.key, *words)))]
+    def _send(self, items: Iterable[Key], *words: Any) -> Steps[list[bool]]:
+        every = list(items)
+        if not every:
+            return []
+        return [bool(one) for one in checked((yield partial(self._client.execute_command, *words, *every)))]
 
     def _claim(self, items: Iterable[Key]) -> Steps[list[Key]]:
         """Those of the items that nobody has done or has claimed: they are the caller's now."""
@@ -76,7 +79,7 @@ class _Core:
             pipeline.set(self._claim_of(item), "", nx=True, px=self._lease)
         mine = [item for item, own in zip(unique, (yield pipeline.execute)) if own]
         # After the claims: whoever ends one has added the item before.
-        known = (yield from self._has_many(mine)) if mine else []
+        known = yield from self._has_many(mine)
         for item, seen in zip(mine, known):
             if seen:
                 yield from self._release(item)
