@@ -1,7 +1,7 @@
 """ShardedFilter and Seen of clients/python on a server of this file, under random orders of everything that happens.
 
 Each command of each client runs at a time of its own, and may be lost, or its reply. In between the filter is
-rebuilt, as docs/sharding.md says, rebuilds are given up, shards and the descriptor are lost and mended. The sets of
+rebuilt, as docs/reference/sharding.md says, rebuilds are given up, shards and the descriptor are lost and mended. The sets of
 this server are exact, so `False` means that the item is not there: no item is hidden after its addition was answered.
 """
 
