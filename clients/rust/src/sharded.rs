@@ -1,5 +1,5 @@
-//! A client of sharded filters, as docs/reference/sharding.md specifies them; `redis-bloom create --shards`
-//! makes them.
+//! A client of sharded filters, as docs/reference/sharding.md specifies them;
+//! `redis-bloom create --shards` makes them.
 
 use std::collections::{BTreeMap, HashMap};
 use std::fmt::Display;
