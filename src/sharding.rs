@@ -58,29 +58,18 @@ impl Shard {
         if index < count && count <= MAX_SHARDS { Some(Self { index, count }) } else { None }
     }
 
-    /// The shard that `item` belongs to, among as many shards as this one is of.
+    /// The shard of the first item that belongs to another one than this.
     #[inline]
     #[must_use]
-    pub fn of(self, item: &[u8]) -> Self {
-        Self { index: shard_of(item, self.count), ..self }
-    }
-
-    /// The items that belong to this shard, up to the first one for which `takes_foreign` returns
-    /// false. That function gets the shard of each item that belongs to another one.
-    #[inline]
-    pub fn own<'a, I: Iterator<Item = &'a [u8]> + Clone>(
-        self,
-        items: I,
-        takes_foreign: impl Fn(Self) -> bool + Clone,
-    ) -> impl Iterator<Item = &'a [u8]> + Clone {
+    pub fn foreign<'a>(self, mut items: impl Iterator<Item = &'a [u8]>) -> Option<Self> {
         // `Hasher::new` looks up what the processor can do, which takes as long as an item: so it
         // is done once.
         let new = Hasher::new();
-        items.take_while(move |item| {
+        items.find_map(|item| {
             let mut hasher = new.clone();
             hasher.update(item);
             let index = scale(hasher.finalize(), self.count);
-            index == self.index || takes_foreign(Self { index, ..self })
+            (index != self.index).then_some(Self { index, ..self })
         })
     }
 

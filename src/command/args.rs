@@ -13,8 +13,10 @@
 //! The options are those of `options.rs`. An unknown word is refused. NRedisStack sends the
 //! expansion of RESERVE as a bare number after the capacity; it is accepted as EXPANSION.
 //!
-//! This file reads what clients may write. `replayed.rs` reads commands from a primary or an AOF,
-//! and accepts more.
+//! RedisBloom replicates commands as its clients wrote them, and ignores unknown words of RESERVE.
+//! So a RESERVE that is `obeyed` (sent by a primary, an AOF or a slot migration) is read by its
+//! rules, unless it has a seed, as those of this module have. An expansion above the range becomes
+//! the largest: the filter grows in other steps than the original, but it has the same items.
 
 use std::num::NonZeroUsize;
 
@@ -23,22 +25,20 @@ use crate::{
         guava::{Purpose, Strategy},
         packed::{Format, MAX_WIDTH},
     },
-    filter::{CellKind, Expansion, MAX_CAPACITY, TIGHTENING, Valkey, paged::Shift},
+    filter::{CellKind, Expansion, MAX_CAPACITY, MAX_EXPANSION, TIGHTENING, Valkey, paged::Shift},
 };
 
 use super::{
     number,
-    options::{Draft, Options, capacity, in_range, is, is_rate, rate, taken},
+    options::{Draft, Options, capacity, in_range, is, is_rate, rate},
     refusal::Refusal,
 };
 
 /// Parses the arguments of BF.RESERVE after the key.
-pub fn reserve<'a>(mut words: impl Iterator<Item = &'a [u8]> + Clone) -> Result<Options, Refusal> {
-    // A word more repeats an option.
-    let most = taken(true).map(|option| option.argument.words()).sum::<usize>();
-    if words.clone().count() > 2 + most {
-        return Err(Refusal::ARITY);
-    }
+pub fn reserve<'a>(
+    mut words: impl Iterator<Item = &'a [u8]> + Clone,
+    obeyed: bool,
+) -> Result<Options, Refusal> {
     let error_rate =
         number::float(words.next().ok_or(Refusal::ARITY)?).ok_or(Refusal::BAD_ERROR_RATE)?;
     if !is_rate(error_rate) {
@@ -51,6 +51,10 @@ pub fn reserve<'a>(mut words: impl Iterator<Item = &'a [u8]> + Clone) -> Result<
     let mut draft = Draft::default();
     draft.options.error_rate = Some(error_rate);
     draft.options.capacity = Some(capacity);
+    if obeyed && !has_seed(words.clone()) {
+        let expansion = redisblooms_growth(words)?;
+        return Ok(Options { expansion, ..draft.options });
+    }
     let expansion = |factor: u64| Expansion::new(factor).ok();
     // NRedisStack may send the bare number together with NONSCALING; NONSCALING wins.
     let bare = words.clone().next().and_then(number::integer).and_then(expansion);
@@ -73,10 +77,41 @@ pub fn reserve<'a>(mut words: impl Iterator<Item = &'a [u8]> + Clone) -> Result<
     draft.finish()
 }
 
+/// Whether the words have a number after SEED.
+fn has_seed<'a>(words: impl Iterator<Item = &'a [u8]> + Clone) -> bool {
+    let pairs = words.clone().zip(words.skip(1));
+    pairs
+        .into_iter()
+        .any(|(word, next)| is(word, "SEED") && next.first().is_some_and(u8::is_ascii_digit))
+}
+
+/// The expansion that RedisBloom takes from the words of a RESERVE: NONSCALING anywhere, or the
+/// first EXPANSION.
+fn redisblooms_growth<'a>(
+    mut words: impl Iterator<Item = &'a [u8]> + Clone,
+) -> Result<Option<Expansion>, Refusal> {
+    if words.clone().any(|word| is(word, "NONSCALING")) {
+        return Ok(Some(Expansion::NONSCALING));
+    }
+    if !words.any(|word| is(word, "EXPANSION")) {
+        return Ok(None);
+    }
+    let factor = words.next().and_then(number::integer).ok_or(Refusal::BAD_EXPANSION)?;
+    clamped(factor).map(Some).ok_or(Refusal::EXPANSION_RANGE)
+}
+
+/// The expansion, or the largest that a filter of this module may have.
+fn clamped(factor: u64) -> Option<Expansion> {
+    Expansion::new(factor.min(MAX_EXPANSION.into())).ok()
+}
+
 /// Parses the arguments of BF.INSERT after the key, up to and including ITEMS, and returns whether
 /// ITEMS is there: with a seed of 32 bytes it may be missing. Leaves the items in `words`.
-pub fn insert<'a>(words: &mut impl Iterator<Item = &'a [u8]>) -> Result<(Options, bool), Refusal> {
-    let (options, items) = creation(words, |word, _| Ok(is(word, "ITEMS").then_some(())))?;
+pub fn insert<'a>(
+    words: &mut impl Iterator<Item = &'a [u8]>,
+    obeyed: bool,
+) -> Result<(Options, bool), Refusal> {
+    let (options, items) = creation(words, obeyed, |word, _| Ok(is(word, "ITEMS").then_some(())))?;
     Ok((options, items.is_some()))
 }
 
@@ -85,7 +120,7 @@ pub fn insert<'a>(words: &mut impl Iterator<Item = &'a [u8]>) -> Result<(Options
 pub fn bulk_add<'a>(
     words: &mut impl Iterator<Item = &'a [u8]>,
 ) -> Result<(Options, Format), Refusal> {
-    let (options, format) = creation(words, packed_format)?;
+    let (options, format) = creation(words, false, packed_format)?;
     Ok((options, format.ok_or(Refusal::ARITY)?))
 }
 
@@ -118,6 +153,7 @@ fn packed_format<'a>(
 /// value. `end` may take further words. With a seed of 32 bytes, that word may be missing.
 fn creation<'a, I: Iterator<Item = &'a [u8]>, T>(
     words: &mut I,
+    obeyed: bool,
     end: impl Fn(&'a [u8], &mut I) -> Result<Option<T>, Refusal>,
 ) -> Result<(Options, Option<T>), Refusal> {
     let (mut draft, mut last) = (Draft::default(), None);
@@ -134,14 +170,11 @@ fn creation<'a, I: Iterator<Item = &'a [u8]>, T>(
     if last.is_none() && seed.is_none() {
         return Err(Refusal::ARITY);
     }
-    if draft.scale_to.is_some() && draft.nonscaling {
-        return Err(Refusal::SCALES_NOT);
-    }
     let options = &mut draft.options;
     // valkey-bloom never writes these together with its seed.
     let own = options.seed.is_some() || options.shard.is_some();
     if seed.is_some() && (own || options.cells == CellKind::Counters) {
-        return Err(Refusal::INSERT_SEED);
+        return Err(Refusal::BAD_SEED);
     }
     let tightening = draft.tightening.unwrap_or(TIGHTENING);
     options.valkey = seed.map(|seed| Valkey { seed, tightening });
@@ -149,6 +182,7 @@ fn creation<'a, I: Iterator<Item = &'a [u8]>, T>(
         None => None,
         // valkey-bloom has no upper limit.
         Some(factor) if seed.is_some() => u32::try_from(factor).ok().map(Expansion::stored),
+        Some(factor) if obeyed => clamped(factor),
         Some(factor) => Some(Expansion::new(factor).map_err(|_| Refusal::INSERT_EXPANSION)?),
     };
     // redis-py sends both options. In RedisBloom NONSCALING wins, in valkey-bloom the last one.

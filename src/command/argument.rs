@@ -5,9 +5,9 @@ use std::ffi::CStr;
 /// An argument of a command.
 #[derive(Clone, Copy, Debug)]
 pub struct Argument {
-    /// Its name in the documentation.
-    pub name: &'static CStr,
-    /// What it is.
+    /// Its name in the documentation, if that is not the token in small letters.
+    pub name: Option<&'static CStr>,
+    /// What it is, or the value behind the token.
     pub kind: Kind,
     /// The word that it is, or begins with.
     pub token: Option<&'static CStr>,
@@ -40,19 +40,33 @@ pub enum Kind {
 }
 
 impl Argument {
+    const NONE: Self = Self {
+        name: None,
+        kind: Kind::Token,
+        token: None,
+        optional: false,
+        multiple: false,
+        parts: &[],
+    };
+
     /// An argument that must be there once.
     pub const fn new(name: &'static CStr, kind: Kind) -> Self {
-        Self { name, kind, token: None, optional: false, multiple: false, parts: &[] }
+        Self { name: Some(name), kind, ..Self::NONE }
     }
 
     /// A word.
-    pub const fn token(name: &'static CStr, token: &'static CStr) -> Self {
-        Self { token: Some(token), ..Self::new(name, Kind::Token) }
+    pub const fn token(token: &'static CStr) -> Self {
+        Self { token: Some(token), ..Self::NONE }
+    }
+
+    /// A word with a value of the same name.
+    pub const fn valued(token: &'static CStr, kind: Kind) -> Self {
+        Self { kind, ..Self::token(token) }
     }
 
     /// A word with values.
-    pub const fn block(name: &'static CStr, token: &'static CStr, parts: &'static [Self]) -> Self {
-        Self { token: Some(token), parts, ..Self::new(name, Kind::Block) }
+    pub const fn block(token: &'static CStr, parts: &'static [Self]) -> Self {
+        Self { kind: Kind::Block, parts, ..Self::token(token) }
     }
 
     /// One of several arguments.
@@ -68,15 +82,5 @@ impl Argument {
     /// This argument, once or more.
     pub const fn multiple(self) -> Self {
         Self { multiple: true, ..self }
-    }
-
-    /// The most words that it takes, without repetition.
-    pub fn words(&self) -> usize {
-        let parts = self.parts.iter().map(Self::words);
-        match self.kind {
-            Kind::Block => 1 + parts.sum::<usize>(),
-            Kind::OneOf => parts.max().unwrap_or(0),
-            _ => 1,
-        }
     }
 }

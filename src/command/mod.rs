@@ -1,8 +1,7 @@
 //! The part of commands that needs no server: options, numbers, error replies.
 //!
 //! ```text
-//!   arguments ─▶ args (from a client) ───────▶ Options, Import, or Refusal
-//!        └─────▶ replayed (from a primary) ──▶ Options, or None
+//!   arguments ─▶ args ──▶ Options, Import, Shift, or Refusal
 //!
 //!   options   the table of options of a new filter: read, replicated, documented
 //!   argument  arguments as COMMAND DOCS shows them
@@ -27,4 +26,3 @@ pub mod argument;
 pub mod number;
 pub mod options;
 pub mod refusal;
-pub mod replayed;

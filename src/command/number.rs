@@ -3,8 +3,6 @@
 //! As strict as the server's own parsers: an integer has no plus sign, no leading zeros and no
 //! blanks, so its text is the only text for that number. A float may have an exponent (`1.0E-4`
 //! from Java, `1E-05` from .NET) and is never NaN.
-//!
-//! `any_integer` and `any_float` read the numbers that other products accept and replicate.
 
 use std::str::FromStr;
 
@@ -13,11 +11,6 @@ pub fn integer<T: FromStr + ToString>(text: &[u8]) -> Option<T> {
     let text = str::from_utf8(text).ok()?;
     let number: T = text.parse().ok()?;
     (number.to_string() == text).then_some(number)
-}
-
-/// Reads a signed 64-bit integer that may have a plus sign or leading zeros.
-pub fn any_integer(text: &[u8]) -> Option<i64> {
-    str::from_utf8(text).ok()?.parse().ok()
 }
 
 /// Writes the shortest text that reads back as the same double; below 1e-5 and from 1e15 on with an
@@ -51,39 +44,4 @@ pub fn six_digits(number: f64) -> String {
 /// Reads a double that is not NaN. Infinities are accepted; the caller checks the range.
 pub fn float(text: &[u8]) -> Option<f64> {
     str::from_utf8(text).ok()?.parse().ok().filter(|number: &f64| !number.is_nan())
-}
-
-/// Reads a double like [`float`], and hexadecimal ones like C's `strtod`: `0x1p-4`, `0X.8`,
-/// `0x0.01P+3`.
-pub fn any_float(text: &[u8]) -> Option<f64> {
-    float(text).or_else(|| hexadecimal(text))
-}
-
-/// Reads a positive hexadecimal double. Keeps its first 60 to 64 bits and rounds them to nearest.
-fn hexadecimal(text: &[u8]) -> Option<f64> {
-    let text = str::from_utf8(text).ok()?.to_ascii_lowercase();
-    let text = text.strip_prefix('+').unwrap_or(&text).strip_prefix("0x")?;
-    let (digits, exponent) = text.split_once('p').unwrap_or((text, "0"));
-    let (whole, fraction) = digits.split_once('.').unwrap_or((digits, ""));
-    if whole.is_empty() && fraction.is_empty() {
-        return None;
-    }
-    let mut exponent: i64 = exponent.parse().ok()?;
-    let mut significand: u64 = 0;
-    for (index, digit) in whole.chars().chain(fraction.chars()).enumerate() {
-        let digit = u64::from(digit.to_digit(16)?);
-        let fits = significand >> 60 == 0;
-        if fits {
-            significand = significand << 4 | digit;
-        }
-        // A digit before the point that is dropped multiplies by 16; a digit after the point that
-        // is kept divides by 16.
-        match (index < whole.len(), fits) {
-            (true, false) => exponent = exponent.checked_add(4)?,
-            (false, true) => exponent = exponent.checked_sub(4)?,
-            _ => {}
-        }
-    }
-    let exponent = i32::try_from(exponent.clamp(-1200, 1200)).ok()?;
-    Some(libm::ldexp(significand as f64, exponent))
 }

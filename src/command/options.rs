@@ -7,8 +7,6 @@
 //! filters have no such ratio. VALIDATESCALETO is always checked and ignored: memory is requested
 //! when the filter grows.
 
-use std::ffi::CStr;
-
 use super::{
     argument::{Argument, Kind},
     number,
@@ -81,7 +79,7 @@ impl Creation {
 
 /// An option.
 pub struct FilterOption {
-    /// Its word and its values.
+    /// Its word and its values; the word may be left out.
     pub argument: Argument,
     /// The commands that take it.
     pub place: Place,
@@ -109,13 +107,13 @@ pub enum Place {
 /// Every option. They are replicated in this order.
 pub const OPTIONS: [FilterOption; 13] = [
     FilterOption {
-        argument: value(c"capacity", c"CAPACITY", &[Argument::new(c"capacity", Kind::Integer)]),
+        argument: Argument::valued(c"CAPACITY", Kind::Integer),
         place: Place::Insert,
         read: |draft, words, _| put(&mut draft.options.capacity, capacity(words.next())),
         write: |_| None,
     },
     FilterOption {
-        argument: value(c"error", c"ERROR", &[Argument::new(c"error", Kind::Double)]),
+        argument: Argument::valued(c"ERROR", Kind::Double),
         place: Place::Insert,
         read: |draft, words, _| {
             put(&mut draft.options.error_rate, rate(words.next(), Refusal::INSERT_ERROR_RATE))
@@ -123,7 +121,7 @@ pub const OPTIONS: [FilterOption; 13] = [
         write: |_| None,
     },
     FilterOption {
-        argument: value(c"expansion", c"EXPANSION", &[Argument::new(c"expansion", Kind::Integer)]),
+        argument: Argument::valued(c"EXPANSION", Kind::Integer),
         place: Place::All,
         read: |draft, words, reserve| {
             draft.expands_last = true;
@@ -132,13 +130,13 @@ pub const OPTIONS: [FilterOption; 13] = [
         write: |new| Some(vec![text(new.params.expansion.factor()?)]),
     },
     FilterOption {
-        argument: flag(c"nocreate", c"NOCREATE"),
+        argument: Argument::token(c"NOCREATE"),
         place: Place::Insert,
         read: |draft, _, _| set(&mut draft.options.no_create),
         write: |_| None,
     },
     FilterOption {
-        argument: flag(c"nonscaling", c"NONSCALING"),
+        argument: Argument::token(c"NONSCALING"),
         place: Place::All,
         read: |draft, _, _| {
             draft.expands_last = false;
@@ -147,7 +145,7 @@ pub const OPTIONS: [FilterOption; 13] = [
         write: |new| new.params.expansion.factor().is_none().then(Vec::new),
     },
     FilterOption {
-        argument: value(c"tightening", c"TIGHTENING", &[Argument::new(c"ratio", Kind::Double)]),
+        argument: Argument::valued(c"TIGHTENING", Kind::Double),
         place: Place::Valkeys,
         read: |draft, words, _| put(&mut draft.tightening, rate(words.next(), Refusal::TIGHTENING)),
         write: |new| match new.family {
@@ -156,17 +154,13 @@ pub const OPTIONS: [FilterOption; 13] = [
         },
     },
     FilterOption {
-        argument: value(c"seed", c"SEED", &[Argument::new(c"seed", Kind::Integer)]),
+        argument: Argument::valued(c"SEED", Kind::Integer),
         place: Place::Own,
         read: |draft, words, reserve| {
-            let [none, bad] = match reserve {
-                true => [Refusal::NO_SEED, Refusal::BAD_SEED],
-                false => [Refusal::ARITY, Refusal::INSERT_SEED],
-            };
-            let word = words.next().ok_or(none)?;
+            let word = words.next().ok_or(Refusal::ARITY)?;
             match <[u8; 32]>::try_from(word) {
                 Ok(seed) if !reserve => put(&mut draft.valkeys_seed, Ok(seed)),
-                _ => put(&mut draft.options.seed, number::integer(word).ok_or(bad)),
+                _ => put(&mut draft.options.seed, number::integer(word).ok_or(Refusal::BAD_SEED)),
             }
         },
         // RedisBloom's filters have no seed, and RedisBloom refuses the word.
@@ -177,7 +171,7 @@ pub const OPTIONS: [FilterOption; 13] = [
         },
     },
     FilterOption {
-        argument: flag(c"counting", c"COUNTING"),
+        argument: Argument::token(c"COUNTING"),
         place: Place::Own,
         read: |draft, _, _| {
             draft.options.cells = CellKind::Counters;
@@ -186,8 +180,7 @@ pub const OPTIONS: [FilterOption; 13] = [
         write: |new| (new.params.cells == CellKind::Counters).then(Vec::new),
     },
     FilterOption {
-        argument: value(
-            c"shard",
+        argument: Argument::block(
             c"SHARD",
             &[Argument::new(c"index", Kind::Integer), Argument::new(c"shards", Kind::Integer)],
         ),
@@ -200,7 +193,7 @@ pub const OPTIONS: [FilterOption; 13] = [
         write: |new| new.shard.map(|shard| vec![text(shard.index()), text(shard.count())]),
     },
     FilterOption {
-        argument: value(c"window", c"WINDOW", &[SPAN]),
+        argument: Argument::block(c"WINDOW", &[SPAN]),
         place: Place::Own,
         read: |draft, words, _| put(&mut draft.span, span(words).ok_or(Refusal::WINDOW_SPAN)),
         write: |new| match new.window?.span {
@@ -209,11 +202,7 @@ pub const OPTIONS: [FilterOption; 13] = [
         },
     },
     FilterOption {
-        argument: value(
-            c"generations",
-            c"GENERATIONS",
-            &[Argument::new(c"generations", Kind::Integer)],
-        ),
+        argument: Argument::valued(c"GENERATIONS", Kind::Integer),
         place: Place::Own,
         read: |draft, words, _| {
             let number = words.next().and_then(number::integer);
@@ -223,19 +212,15 @@ pub const OPTIONS: [FilterOption; 13] = [
         write: |new| Some(vec![text(new.window?.generations)]),
     },
     FilterOption {
-        argument: flag(c"norefresh", c"NOREFRESH"),
+        argument: Argument::token(c"NOREFRESH"),
         place: Place::Own,
         read: |draft, _, _| set(&mut draft.no_refresh),
         write: |new| (!new.window?.refresh).then(Vec::new),
     },
     FilterOption {
-        argument: value(
-            c"validatescaleto",
-            c"VALIDATESCALETO",
-            &[Argument::new(c"capacity", Kind::Integer)],
-        ),
+        argument: Argument::valued(c"VALIDATESCALETO", Kind::Integer),
         place: Place::Valkeys,
-        read: |draft, words, _| put(&mut draft.scale_to, capacity(words.next())),
+        read: |_, words, _| capacity(words.next()).map(drop),
         write: |_| None,
     },
 ];
@@ -244,19 +229,11 @@ pub const OPTIONS: [FilterOption; 13] = [
 const SPAN: Argument = Argument::one_of(
     c"span",
     &[
-        Argument::block(c"seconds", c"EX", &[Argument::new(c"seconds", Kind::Integer)]),
-        Argument::block(c"milliseconds", c"PX", &[Argument::new(c"milliseconds", Kind::Integer)]),
-        Argument::token(c"count", c"COUNT"),
+        Argument::block(c"EX", &[Argument::new(c"seconds", Kind::Integer)]),
+        Argument::block(c"PX", &[Argument::new(c"milliseconds", Kind::Integer)]),
+        Argument::token(c"COUNT"),
     ],
 );
-
-const fn value(name: &'static CStr, token: &'static CStr, values: &'static [Argument]) -> Argument {
-    Argument::block(name, token, values).optional()
-}
-
-const fn flag(name: &'static CStr, token: &'static CStr) -> Argument {
-    Argument::token(name, token).optional()
-}
 
 fn put<T>(place: &mut Option<T>, value: Result<T, Refusal>) -> Result<(), Refusal> {
     *place = Some(value?);
@@ -282,7 +259,6 @@ pub(super) struct Draft {
     pub(super) expands_last: bool,
     pub(super) valkeys_seed: Option<[u8; 32]>,
     pub(super) tightening: Option<f64>,
-    pub(super) scale_to: Option<u64>,
     span: Option<Span>,
     generations: Option<u8>,
     no_refresh: bool,

@@ -57,18 +57,14 @@ impl Refusal {
     pub const BAD_EXPANSION: Self = Self::Fixed(c"ERR bad expansion");
     pub const EXPANSION_RANGE: Self = Self::Fixed(c"ERR expansion must be in the range [0, 32768]");
     pub const NONSCALING_EXPANDS: Self = Self::Fixed(c"ERR Nonscaling filters cannot expand");
-    pub const NO_SEED: Self = Self::Fixed(c"ERR no seed");
-    pub const BAD_SEED: Self = Self::Fixed(c"ERR bad seed");
     // BF.INSERT, BF.BULKADD, BF.IMPORT.
     pub const UNKNOWN_ARGUMENT: Self = Self::Fixed(c"ERR Unknown argument received");
     pub const INSERT_ERROR_RATE: Self = Self::Fixed(c"ERR Bad error rate");
     pub const INSERT_CAPACITY: Self = Self::Fixed(c"ERR Bad capacity");
     pub const INSERT_EXPANSION: Self = Self::Fixed(c"ERR Bad expansion");
-    pub const INSERT_SEED: Self = Self::Fixed(c"ERR Bad seed");
     pub const TIGHTENING: Self = Self::Fixed(c"ERR (0 < tightening ratio range < 1)");
-    pub const SCALES_NOT: Self =
-        Self::Fixed(c"ERR cannot use NONSCALING and VALIDATESCALETO options together");
     // Every command that creates a filter.
+    pub const BAD_SEED: Self = Self::Fixed(c"ERR bad seed");
     pub const BAD_SHARD: Self = Self::Fixed(c"ERR SHARD must be i n with 0 <= i < n <= 1024");
     pub const WINDOW_SPAN: Self = Self::Fixed(
         c"ERR bad window: WINDOW must be EX s, PX ms or COUNT; \
@@ -159,14 +155,6 @@ impl Refusal {
             },
         };
         Cow::Owned(CString::new(text).unwrap_or_default())
-    }
-
-    /// The refusal if an item cannot be added.
-    pub fn of_addition(error: filter::Error) -> Self {
-        match error {
-            filter::Error::Full => Self::FULL,
-            _ => Self::NO_GROWTH,
-        }
     }
 
     /// The refusal if a chunk cannot be loaded.

@@ -48,7 +48,7 @@ impl Items<'_> {
 
 /// How the size of the filter changed.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub(crate) struct Shape {
+pub(crate) struct Growth {
     /// The change of the generations that preceded the additions.
     pub(crate) shift: Option<Shift>,
     /// Whether a window of items opened a generation.
@@ -66,12 +66,12 @@ pub(crate) fn announce(
     key: Str,
     created: Option<&Creation>,
     items: &Items,
-    shape: Shape,
+    growth: Growth,
 ) {
     match created {
-        Some(created) => replicate_creation(ctx, key, created, items, shape),
-        None if items.is_empty() && shape.shift.is_none() => return,
-        None => replicate_additions(ctx, key, items, shape),
+        Some(created) => replicate_creation(ctx, key, created, items, growth),
+        None if items.is_empty() && growth.shift.is_none() => return,
+        None => replicate_additions(ctx, key, items, growth),
     }
     ctx.signal_modified(key);
     if created.is_some() {
@@ -80,14 +80,14 @@ pub(crate) fn announce(
     if !items.is_empty() {
         ctx.notify(c"bloom.add", key);
     }
-    if shape != Shape::default() {
-        reshaped(ctx, key, shape);
+    if growth != Growth::default() {
+        publish_growth(ctx, key, growth);
     }
 }
 
 /// Replicates a shift, if there was one, and the items that changed the filter after it.
-fn replicate_additions(ctx: Context, key: Str, items: &Items, shape: Shape) {
-    if let Some(shift) = shape.shift {
+fn replicate_additions(ctx: Context, key: Str, items: &Items, growth: Growth) {
+    if let Some(shift) = growth.shift {
         replicate_shift(ctx, key, shift);
     }
     match items {
@@ -111,26 +111,26 @@ pub(crate) fn replicate_shift(ctx: Context, key: Str, shift: Shift) {
 
 /// Announces a shift without additions, made here or by a primary or an AOF.
 pub(crate) fn shifted(ctx: Context, key: Str, shift: Shift) {
-    let shape = Shape { shift: Some(shift), ..Shape::default() };
-    announce(ctx, key, None, &Items::Listed(Vec::new()), shape);
+    let growth = Growth { shift: Some(shift), ..Growth::default() };
+    announce(ctx, key, None, &Items::Listed(Vec::new()), growth);
 }
 
 /// Announces an addition by a command of which each item changed the filter, without a shift: the
 /// short way of [`announce`] for [`Items::All`].
 #[inline(always)]
-pub(crate) fn added_all(ctx: Context, key: Str, shape: Shape) {
+pub(crate) fn added_all(ctx: Context, key: Str, growth: Growth) {
     ctx.replicate_verbatim();
     ctx.signal_modified(key);
     ctx.notify(c"bloom.add", key);
-    if shape != Shape::default() {
-        reshaped(ctx, key, shape);
+    if growth != Growth::default() {
+        publish_growth(ctx, key, growth);
     }
 }
 
 /// Replicates a new filter and its first items. The command is never replicated unchanged, because
 /// the seed is not in it.
 #[cold]
-fn replicate_creation(ctx: Context, key: Str, created: &Creation, items: &Items, shape: Shape) {
+fn replicate_creation(ctx: Context, key: Str, created: &Creation, items: &Items, growth: Growth) {
     let (rate, capacity) =
         (number::shortest(created.params.error_rate), created.params.capacity.to_string());
     let options = created.words();
@@ -140,7 +140,7 @@ fn replicate_creation(ctx: Context, key: Str, created: &Creation, items: &Items,
         let words = [rate.as_bytes(), capacity.as_bytes()].into_iter().chain(options);
         ctx.replicate(c"BF.RESERVE", key, &owned(words), &[]);
         // A window gets the time of its first generation by a shift, before its first items.
-        return replicate_additions(ctx, key, items, shape);
+        return replicate_additions(ctx, key, items, growth);
     }
     let head = [b"ERROR", rate.as_bytes(), b"CAPACITY", capacity.as_bytes()];
     let mut words: Vec<&[u8]> = head.into_iter().chain(options).collect();
@@ -160,14 +160,14 @@ fn replicate_creation(ctx: Context, key: Str, created: &Creation, items: &Items,
 
 /// Publishes how the filter changed, and counts filters that became full.
 #[cold]
-fn reshaped(ctx: Context, key: Str, shape: Shape) {
-    if shape.shift.is_some() || shape.opened {
+fn publish_growth(ctx: Context, key: Str, growth: Growth) {
+    if growth.shift.is_some() || growth.opened {
         ctx.notify(c"bloom.shift", key);
     }
-    if shape.layers > 0 {
+    if growth.layers > 0 {
         ctx.notify(c"bloom.scale", key);
     }
-    if shape.filled {
+    if growth.filled {
         stats::FILLED.add(1);
         ctx.notify(c"bloom.full", key);
     }
@@ -186,15 +186,15 @@ pub(crate) fn deleted(ctx: Context, key: Str, items: &Items) {
 
 /// Announces a filter that BF.MERGE changed or `created`. Replicates the command unchanged, because
 /// replicas hold the same sources at this point.
-pub(crate) fn merged(ctx: Context, key: Str, created: bool, shape: Shape) {
+pub(crate) fn merged(ctx: Context, key: Str, created: bool, growth: Growth) {
     ctx.replicate_verbatim();
     ctx.signal_modified(key);
     if created {
         ctx.notify(c"bloom.reserve", key);
     }
     ctx.notify(c"bloom.merge", key);
-    if shape != Shape::default() {
-        reshaped(ctx, key, shape);
+    if growth != Growth::default() {
+        publish_growth(ctx, key, growth);
     }
 }
 

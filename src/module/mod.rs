@@ -4,7 +4,6 @@
 //!   server ─▶ panic_guard ─▶ commands ─▶ value ─▶ filter
 //!                  │            ├─▶ command     options, numbers, error texts (crate::command)
 //!                  │            ├─▶ lookahead   prefetches an item's block before the key lookup
-//!                  │            ├─▶ create      makes a new filter from options and config
 //!                  │            ├─▶ limit       how many bytes one filter may take
 //!                  │            ├─▶ config      settings
 //!                  │            ├─▶ effects     replication, key signals, keyspace events
@@ -15,7 +14,6 @@
 //!                                      └─▶ value::defrag
 //!   api          the server's functions, wrapped
 //!   alloc        the server's allocator
-//!   name_taken   why the name of the module is refused
 //! ```
 //!
 //! This file loads the module.
@@ -34,11 +32,9 @@ mod alloc;
 mod api;
 mod commands;
 mod config;
-mod create;
 mod effects;
 mod limit;
 mod lookahead;
-mod name_taken;
 mod panic_guard;
 mod stats;
 mod sweeps;
@@ -47,12 +43,18 @@ mod value;
 
 use std::ffi::c_int;
 
-use api::{Context, Str, call, raw};
+use api::{Context, Str, raw};
 
 use crate::filter;
 
 /// What MODULE LIST shows. Clients and tools search for this name.
 const NAME: &std::ffi::CStr = c"bf";
+
+/// Why the server has refused the module's name, which it does not say.
+const NAME_TAKEN: &str = "bf: not loaded: a module of the name 'bf' is loaded already: this \
+     module, RedisBloom or valkey-bloom (MODULE LIST shows its path). Keep one of the loadmodule \
+     lines. CONFIG REWRITE writes one into the server's configuration file, also if an included \
+     file or the command line names the module";
 
 /// The version as the ecosystem encodes it: MM * 10000 + mm * 100 + pp.
 const VERSION: c_int = version(env!("CARGO_PKG_VERSION"));
@@ -83,10 +85,7 @@ pub unsafe extern "C" fn RedisModule_OnLoad(
     };
     if filled != raw::REDISMODULE_OK as c_int {
         // The table is filled all the same: only the name was refused.
-        panic_guard::guarded("load", (), || {
-            // SAFETY: `ctx` is the server's own context, alive until this function returns.
-            name_taken::explain(unsafe { Context::new(ctx) });
-        });
+        panic_guard::guarded("load", (), || Context::none().warn(NAME_TAKEN));
         return raw::REDISMODULE_ERR as c_int;
     }
     panic_guard::guarded("load", raw::REDISMODULE_ERR as c_int, || {
@@ -132,7 +131,7 @@ fn load(ctx: Context, arguments: &[Str]) -> Result<(), String> {
     if is_valkey {
         options |= HANDLE_ATOMIC_SLOT_MIGRATION;
     }
-    call!(RedisModule_SetModuleOptions(ctx.as_ptr(), options as c_int));
+    ctx.set_options(options);
     if !value::data_type::register(ctx) {
         return Err(
             "the data type cannot be registered: is another Bloom filter module loaded?".into()
@@ -142,17 +141,17 @@ fn load(ctx: Context, arguments: &[Str]) -> Result<(), String> {
     config::register(ctx, arguments)?;
     limit::watch(ctx);
     unapplied::watch(ctx);
-    call!(RedisModule_RegisterInfoFunc(ctx.as_ptr(), Some(stats::info)));
+    ctx.register_info(Some(stats::info));
     let (name, field) =
         if is_valkey { ("Valkey", c"valkey_version") } else { ("Redis", c"redis_version") };
     let version = server.as_ref().and_then(|server| server.text(field));
     ctx.notice(&format!(
-        "redis-bloom {} in {name} {}, {} code; {}; {}",
+        "redis-bloom {} in {name} {}, {} code; {}; one filter may take {} bytes",
         env!("CARGO_PKG_VERSION"),
         version.unwrap_or("of an unknown version"),
         if filter::uses_avx512() { "AVX-512" } else { "portable" },
         config::shown(),
-        limit::shown()
+        limit::of_settings()
     ));
     Ok(())
 }

@@ -1,16 +1,16 @@
-//! The module's sections of INFO: counters since the start, and totals over all filters.
+//! The module's section of INFO: counters since the start, and totals over all filters.
 //!
 //! A total is the difference of two sums: one over filters made, one over filters freed. Background
 //! threads free filters too; only the main thread makes and changes them. So the second sum needs
 //! atomic additions, and the first, on the hot path, only a load and a store.
 
 use std::{
-    ffi::{CStr, c_char, c_int},
+    ffi::{CStr, c_int},
     sync::atomic::{AtomicU64, Ordering::Relaxed},
 };
 
 use super::{
-    api::{call, raw},
+    api::{InfoSection, raw},
     panic_guard::guarded,
 };
 use crate::{
@@ -86,24 +86,15 @@ counters! {
     SHIFTS: c"shifts";
     /// Generations that were given back.
     FORGOTTEN: c"forgotten";
+    /// Allocations that active defragmentation moved.
+    DEFRAG_HITS: c"defrag_hits";
+    /// Allocations that active defragmentation was offered and left in place.
+    DEFRAG_MISSES: c"defrag_misses";
 }
 
-/// Allocations that active defragmentation moved.
-pub(crate) static DEFRAG_HITS: Counter = Counter::new();
-/// Allocations that active defragmentation was offered and left in place.
-pub(crate) static DEFRAG_MISSES: Counter = Counter::new();
-
-/// Numbers of filters that are summed, modulo 2^64: the field of INFO, and that of valkey-bloom,
-/// which exporters of metrics know. Only forged counts exceed 2^64; the sums are correct again once
-/// the forged filters are freed.
-const TOTALS: [(&CStr, Option<&CStr>); 6] = [
-    (c"bytes", Some(c"bloom_total_memory_bytes")),
-    (c"filters", Some(c"bloom_num_objects")),
-    (c"layers", Some(c"bloom_num_filters_across_objects")),
-    (c"items", Some(c"bloom_num_items_across_objects")),
-    (c"capacity", Some(c"bloom_capacity_across_objects")),
-    (c"windows", None),
-];
+/// Numbers of filters that are summed, modulo 2^64, by their fields of INFO. Only forged counts
+/// exceed 2^64; the sums are correct again once the forged filters are freed.
+const TOTALS: [&CStr; 6] = [c"bytes", c"filters", c"layers", c"items", c"capacity", c"windows"];
 const BYTES: usize = 0;
 const LAYERS: usize = 2;
 const ITEMS: usize = 3;
@@ -193,33 +184,18 @@ pub(crate) fn scaled(filter: &Filter, layers: usize) {
     }
 }
 
-/// Fills the module's sections of INFO: its own, and two of valkey-bloom's.
+/// Fills the module's section of INFO.
 pub(super) unsafe extern "C" fn info(ctx: *mut raw::RedisModuleInfoCtx, _: c_int) {
-    // The server refuses a section that the client did not ask for. A null name stands for ours.
-    let section = |name: *const c_char| {
-        call!(RedisModule_InfoAddSection(ctx, name)) == raw::REDISMODULE_OK as c_int
-    };
-    let field = |name: &CStr, value: u64| {
-        call!(RedisModule_InfoAddFieldULongLong(ctx, name.as_ptr(), value));
-    };
     guarded("info", (), || {
+        // The server refuses a section that the client did not ask for.
+        // SAFETY: the server passes its own context, for this call.
+        let Some(section) = (unsafe { InfoSection::begin(ctx) }) else {
+            return;
+        };
         // Only the main thread makes filters, and it runs this: none is made between two reads.
-        let totals = TOTALS
-            .iter()
-            .zip(MADE.iter().zip(&FREED))
-            .map(|(names, (made, freed))| (names, made.get().wrapping_sub(freed.get())));
-        if section(std::ptr::null()) {
-            totals.clone().for_each(|((name, _), total)| field(name, total));
-            COUNTERS.iter().for_each(|(name, counter)| field(name, counter.get()));
+        for (name, (made, freed)) in TOTALS.iter().zip(MADE.iter().zip(&FREED)) {
+            section.field(name, made.get().wrapping_sub(freed.get()));
         }
-        if section(c"bloom_core_metrics".as_ptr()) {
-            for ((_, name), total) in totals {
-                name.iter().for_each(|name| field(name, total));
-            }
-        }
-        if section(c"bloom_defrag_metrics".as_ptr()) {
-            field(c"bloom_defrag_hits", DEFRAG_HITS.get());
-            field(c"bloom_defrag_misses", DEFRAG_MISSES.get());
-        }
+        COUNTERS.iter().for_each(|(name, counter)| section.field(name, counter.get()));
     });
 }

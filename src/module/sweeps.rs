@@ -25,7 +25,7 @@ use std::{
 };
 
 use super::{
-    api::{Access, Context, Key, OwnedStr, call, raw},
+    api::{Access, Context, Key, OwnedStr, raw, replication_is_paused},
     effects, limit,
     panic_guard::guarded,
     stats::Share,
@@ -88,8 +88,7 @@ fn arm(ctx: Context) {
     if !queue.armed && !queue.waiting.is_empty() {
         queue.armed = true;
         drop(queue);
-        let no_data = std::ptr::null_mut();
-        let _: u64 = call!(RedisModule_CreateTimer(ctx.as_ptr(), PAUSE, Some(ring), no_data));
+        ctx.set_timer(PAUSE, Some(ring));
     }
 }
 
@@ -100,8 +99,7 @@ unsafe extern "C" fn ring(ctx: *mut raw::RedisModuleCtx, _: *mut c_void) {
         let ctx = unsafe { Context::new(ctx) };
         queue().armed = false;
         // While clients are paused for a failover, nothing may be replicated.
-        let paused: c_int = call!(RedisModule_AvoidReplicaTraffic());
-        if paused == 0 {
+        if !replication_is_paused() {
             turn(ctx);
         }
         arm(ctx);

@@ -39,6 +39,19 @@ pub(crate) fn report(ctx: Context, what: &[u8], key: &[u8], why: impl Display) {
     });
 }
 
+/// Puts a placeholder in the place of the filter in the key `name`, which would answer "absent" of
+/// items that could not be added, or into the key if it is missing.
+#[cold]
+pub(crate) fn give_up(ctx: Context, name: Str) {
+    let mut key = Key::open(ctx, name, Access::Write);
+    if matches!(Value::complete_in_key(&mut key), Ok(Some(_))) {
+        key.delete();
+        drop(key);
+        effects::dropped(ctx, name);
+    }
+    leave_placeholder(ctx, name);
+}
+
 /// Puts a placeholder into the key `name` if it is missing. The AOF of this server and the replicas
 /// of a slot's new node get it as a header of a dump, since they do not get the command.
 #[cold]
@@ -82,7 +95,7 @@ static FULL_SYNC: AtomicBool = AtomicBool::new(false);
 
 /// Asks the server to report what it loads.
 pub(crate) fn watch(ctx: Context) {
-    ctx.subscribe(raw::REDISMODULE_EVENT_LOADING, loading);
+    ctx.subscribe(raw::REDISMODULE_EVENT_LOADING, Some(loading));
 }
 
 /// A load begins or ends.

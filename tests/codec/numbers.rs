@@ -1,6 +1,6 @@
-//! Numbers as C writes and reads them (`command/number.rs`).
+//! Numbers as C writes them (`command/number.rs`).
 
-use redis_bloom::command::number::{any_float, six_digits};
+use redis_bloom::command::number::six_digits;
 
 /// The expected texts come from glibc.
 #[test]
@@ -25,30 +25,5 @@ fn six_digits_are_written_as_by_printf() {
         (-0.015_625, "-0.015625"),
     ] {
         assert_eq!(six_digits(number), text);
-    }
-}
-
-#[test]
-fn hexadecimal_floats_are_read_as_strtod_reads_them() {
-    for (text, number) in [
-        ("0x1p-4", Some(0.0625)),
-        ("0X1P-4", Some(0.0625)),
-        ("+0x.8", Some(0.5)),
-        ("0x0.01p+3", Some(0.03125)),
-        ("0x1.999999999999ap-4", Some(0.1)),
-        ("0x000000000000000000000001p-1", Some(0.5)),
-        ("0x1000000000000000000000000p-100", Some(0.0625)),
-        ("0x0.00000000000000000000000001p+101", Some(0.125)),
-        ("0x0.0000000000001p-1022", Some(f64::from_bits(1))),
-        ("0x", None),
-        ("0x.", None),
-        ("0x1p", None),
-        ("0x1g", None),
-        ("0x1p99999999999999999999", None),
-        ("-0x1p-4", None),
-        ("1e-2", Some(0.01)),
-        ("nan", None),
-    ] {
-        assert_eq!(any_float(text.as_bytes()), number, "{text}");
     }
 }

@@ -301,7 +301,7 @@ os.execvp("podman", words)
             while self.state("Running") == "true" and time.monotonic() < deadline:
                 time.sleep(0.05)
             self.assertEqual(self.state("Running"), "false")
-            self.assertIn("this module is loaded already", self.log())
+            self.assertIn("a module of the name 'bf' is loaded already", self.log())
 
     def test_redis_stack(self):
         path = "/opt/redis-stack/lib/redisbloom.so"

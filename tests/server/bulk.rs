@@ -130,7 +130,7 @@ fn wrong_calls_are_refused_and_change_nothing() {
                 (&[], "BF.BULKADD k CAPACITY 0 LINES a", err("ERR Bad capacity")),
                 (&[], "BF.BULKADD k ERROR 1 LINES a", err("ERR Bad error rate")),
                 (&[], "BF.BULKADD k EXPANSION -1 LINES a", err("ERR Bad expansion")),
-                (&[], "BF.BULKADD k SEED -1 LINES a", err("ERR Bad seed")),
+                (&[], "BF.BULKADD k SEED -1 LINES a", err("ERR bad seed")),
                 (&[], "BF.BULKADD k WIDTH 0 a", width()),
                 (&[], "BF.BULKADD k WIDTH 4097 a", width()),
                 (&[], "BF.BULKADD k WIDTH -1 a", width()),

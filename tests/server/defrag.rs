@@ -104,8 +104,7 @@ fn defragmentation_moves_filters_and_changes_none() {
         after = number(client, "memory", "allocator_frag_bytes");
         after < before / 2
     });
-    let ours =
-        ["hits", "misses"].map(|which| number(client, "bf", &format!("bf_bloom_defrag_{which}")));
+    let ours = ["hits", "misses"].map(|which| number(client, "bf", &format!("bf_defrag_{which}")));
     let hits = number(client, "stats", "active_defrag_hits");
     println!(
         "fragmentation from {before} to {after} bytes in {:.1?}, {hits} allocations moved; \

@@ -54,9 +54,9 @@ const ERRORS: &[(&str, &str)] = &[
     ("BF.INSERT k EXPANSION 32769 NONSCALING ITEMS a", "ERR Bad expansion"),
     ("BF.INSERT k EXPANSION 4294967298 ITEMS a", "ERR Bad expansion"),
     ("BF.INSERT k EXPANSION ITEMS a", "ERR Bad expansion"),
-    ("BF.INSERT k SEED x ITEMS a", "ERR Bad seed"),
-    ("BF.INSERT k SEED -1 ITEMS a", "ERR Bad seed"),
-    ("BF.INSERT k SEED 18446744073709551616 ITEMS a", "ERR Bad seed"),
+    ("BF.INSERT k SEED x ITEMS a", "ERR bad seed"),
+    ("BF.INSERT k SEED -1 ITEMS a", "ERR bad seed"),
+    ("BF.INSERT k SEED 18446744073709551616 ITEMS a", "ERR bad seed"),
     // The options are checked before the key.
     ("BF.INSERT k NOCREATE ERROR x ITEMS a", "ERR Bad error rate"),
     ("BF.INSERT k NOCREATE JUNK ITEMS a", UNKNOWN),

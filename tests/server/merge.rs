@@ -100,24 +100,17 @@ fn counters_are_added_and_bits_are_not_changed_by_a_second_merge() {
             ("BF.MERGE a b", ok()),
             ("BF.COUNT a x", int(4)),
             ("BF.CARD a", int(3)),
-            // The destination as a source, and a source twice.
+            // The destination as a source, and a source twice: each counts once.
             ("BF.MERGE a a", ok()),
-            ("BF.COUNT a x", int(8)),
+            ("BF.COUNT a x", int(4)),
             ("BF.MERGE a b b", ok()),
-            ("BF.COUNT a x", int(10)),
+            ("BF.COUNT a x", int(5)),
             ("BF.MERGE a a b a", ok()),
-            ("BF.COUNT a x", int(16)),
+            ("BF.COUNT a x", int(6)),
             ("BF.DEL a z", int(1)),
             ("BF.COUNT b x", int(1)),
         ],
     );
-    // A count that is added 16 times is saturated: 100 times do not take longer.
-    assert_eq!(client.run(&format!("BF.MERGE often{}", " b".repeat(16))), ok());
-    assert_eq!(client.run(&format!("BF.MERGE oftener{}", " b".repeat(100))), ok());
-    assert_eq!(shown(client, "often"), shown(client, "oftener"));
-    assert_eq!(client.run("BF.COUNT often x"), int(16));
-    assert_eq!(client.run(&format!("BF.MERGE less{}", " b".repeat(7))), ok());
-    assert_eq!(client.run("BF.COUNT less x"), int(7));
     reserve(client, &["c", "d"], "");
     client.run("BF.MADD c x y");
     client.run("BF.MADD d y z");
@@ -346,7 +339,7 @@ fn only_a_merge_that_changes_something_is_announced() {
         ("a", "BF.MERGE a b", &[]),
         ("a", "BF.MERGE a a b", &[]),
         ("counting", "BF.MERGE counting empty", &[]),
-        ("counting", "BF.MERGE counting counting", &["bloom.merge"]),
+        ("counting", "BF.MERGE counting counting", &[]),
         ("small", "BF.MERGE small grown", &["bloom.merge", "bloom.scale"]),
         ("p", "BF.MERGE p q", &["bloom.full", "bloom.merge"]),
         ("p", "BF.MERGE p q", &[]),

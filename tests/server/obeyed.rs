@@ -139,7 +139,10 @@ fn additions_of_an_aof_to_a_full_filter_are_applied() {
     let client = &mut server.client();
     all_are_in(client);
     let log = server.log();
-    assert!(log.contains("a full filter took items uncounted"), "{log}");
+    assert!(
+        log.contains("of a primary or an AOF added items uncounted: the filter is full"),
+        "{log}"
+    );
     assert!(!log.contains("CRITICAL"), "{log}");
     let kept = digests(client);
     assert_eq!(client.run("DEBUG RELOAD"), ok(), "an overfull filter is saved and loaded");

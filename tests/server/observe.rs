@@ -13,26 +13,16 @@ fn field(client: &mut Client, name: &str) -> i64 {
         .unwrap_or_else(|_| panic!("bf_{name} is not a number"))
 }
 
-/// The five totals of INFO bf: filters, bytes, items, capacity, layers. They are also there under
-/// valkey-bloom's names, with the same values.
+/// The five totals of INFO bf: filters, bytes, items, capacity, layers.
 fn totals(client: &mut Client) -> [i64; 5] {
-    let names = [
-        ["filters", "bloom_num_objects"],
-        ["bytes", "bloom_total_memory_bytes"],
-        ["items", "bloom_num_items_across_objects"],
-        ["capacity", "bloom_capacity_across_objects"],
-        ["layers", "bloom_num_filters_across_objects"],
-    ];
+    let names = ["filters", "bytes", "items", "capacity", "layers"];
     let all = client.cmd(&["INFO", "bf"]).text();
     let value = |name: &str| -> i64 {
         let prefix = format!("bf_{name}:");
         let line = all.lines().find_map(|line| line.strip_prefix(&prefix));
         line.and_then(|value| value.parse().ok()).unwrap_or_else(|| panic!("no {prefix} in {all}"))
     };
-    names.map(|[ours, valkeys]| {
-        assert_eq!(value(ours), value(valkeys), "{ours} and {valkeys}:\n{all}");
-        value(ours)
-    })
+    names.map(value)
 }
 
 /// The five totals of [`totals`], computed from BF.INFO of every key.
@@ -210,33 +200,6 @@ fn the_counters_tell_lost_filters_and_the_reasons_of_refusals() {
     );
     add_until_refused(client, "k", "item");
     run(client, &[("BF.ADD k another", [0, 1, 1, 0]), ("BF.MADD k one two", [0, 1, 1, 0])]);
-}
-
-/// The sections have valkey-bloom's names, so that a client can ask for one of them.
-#[test]
-fn the_sections_of_valkey_bloom_are_sections_of_info() {
-    let server = Server::start();
-    let client = &mut server.client();
-    client.run("BF.MADD k a b c");
-    let core = client.cmd(&["INFO", "bf_bloom_core_metrics"]).text();
-    let lines: Vec<_> = core.lines().filter(|line| !line.is_empty()).collect();
-    let bytes = info(client, "k").size;
-    assert_eq!(
-        lines,
-        [
-            "# bf_bloom_core_metrics",
-            &format!("bf_bloom_total_memory_bytes:{bytes}"),
-            "bf_bloom_num_objects:1",
-            "bf_bloom_num_filters_across_objects:1",
-            "bf_bloom_num_items_across_objects:3",
-            "bf_bloom_capacity_across_objects:100",
-        ]
-    );
-    let defrag = client.cmd(&["INFO", "bf_bloom_defrag_metrics"]).text();
-    let lines: Vec<_> = defrag.lines().filter(|line| !line.is_empty()).collect();
-    let expected =
-        ["# bf_bloom_defrag_metrics", "bf_bloom_defrag_hits:0", "bf_bloom_defrag_misses:0"];
-    assert_eq!(lines, expected);
 }
 
 /// Runs a command; returns how much it changed the fields.

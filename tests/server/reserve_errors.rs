@@ -70,7 +70,7 @@ const ERRORS: &[(&str, &str)] = &[
     ("BF.RESERVE k 0.01 100 -1", "ERR unknown argument '-1'"),
     ("BF.RESERVE k 0.01 100 COUNT ING", "ERR unknown argument 'COUNT'"),
     // The seed is missing, or not an unsigned 64-bit integer.
-    ("BF.RESERVE k 0.01 100 SEED", "ERR no seed"),
+    ("BF.RESERVE k 0.01 100 SEED", "ERR wrong number of arguments for 'bf.reserve' command"),
     ("BF.RESERVE k 0.01 100 SEED x", "ERR bad seed"),
     ("BF.RESERVE k 0.01 100 SEED -1", "ERR bad seed"),
     ("BF.RESERVE k 0.01 100 SEED 1.5", "ERR bad seed"),

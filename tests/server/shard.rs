@@ -35,7 +35,7 @@ fn an_item_of_another_shard_ends_every_command() {
                 Protocol::Resp2 => int(yes.into()),
                 Protocol::Resp3 => Reply::Bool(yes),
             };
-            let (yes, no) = (bool(true), bool(false));
+            let yes = bool(true);
             let other = || err(OTHER);
             let rows = [
                 ("BF.ADD k a", yes.clone()),
@@ -43,15 +43,9 @@ fn an_item_of_another_shard_ends_every_command() {
                 ("BF.MADD k 123456789", other()),
                 ("BF.MADD k 123456789 a", other()),
                 ("BF.INSERT k ITEMS 123456789 a", other()),
-                ("BF.MADD k a 123456789 a", array([no.clone(), other()])),
-                (
-                    "BF.INSERT k NOCREATE ITEMS a a 123456789",
-                    array([no.clone(), no.clone(), other()]),
-                ),
-                (
-                    "BF.BULKADD k WIDTH 1 aba",
-                    array([int(1), bulk(b"\0"), err("ERR item belongs to shard 3 of 8")]),
-                ),
+                ("BF.MADD k a 123456789 a", other()),
+                ("BF.INSERT k NOCREATE ITEMS a a 123456789", other()),
+                ("BF.BULKADD k WIDTH 1 aba", err("ERR item belongs to shard 3 of 8")),
                 ("BF.BULKADD k WIDTH 9 123456789", other()),
                 ("BF.BULKADD k WIDTH 1 ba", err("ERR item belongs to shard 3 of 8")),
                 ("BF.EXISTS k a", yes.clone()),
@@ -69,12 +63,12 @@ fn an_item_of_another_shard_ends_every_command() {
             assert_eq!(client.run("BF.CARD k"), int(1));
             if counting {
                 for (line, reply) in [
-                    ("BF.COUNT k a", int(5)),
+                    ("BF.COUNT k a", int(1)),
                     ("BF.COUNT k 123456789", other()),
                     ("BF.DEL k 123456789", other()),
                     ("BF.DEL k 123456789 a", other()),
-                    ("BF.DEL k a 123456789 a", array([yes, other()])),
-                    ("BF.COUNT k a", int(4)),
+                    ("BF.DEL k a 123456789 a", other()),
+                    ("BF.COUNT k a", int(1)),
                 ] {
                     assert_eq!(client.run(line), reply, "{line}");
                 }
@@ -105,45 +99,36 @@ fn a_command_whose_first_item_is_foreign_creates_nothing() {
     assert_eq!(client.server_info("persistence", "rdb_changes_since_last_save"), before);
 }
 
-/// The item may be anywhere in a batch of several chunks. The items before it were added, so their
-/// answers are there, but questions have no answers.
+/// The item may be anywhere in a batch of several chunks: nothing is added, and nothing answered.
 #[test]
-fn items_before_the_one_of_another_shard_are_added() {
+fn an_item_of_another_shard_anywhere_changes_nothing() {
     let server = Server::start();
     let client = &mut server.client();
     let own = own_items(client, "7 8", 200);
+    client.run("BF.RESERVE k 0.0001 1000 SHARD 7 8");
     for before in [0, 1, 63, 64, 65, 128, 199] {
-        client.run("BF.RESERVE k 0.0001 1000 SHARD 7 8");
         let mut items = own.clone();
         items.insert(before, "123456789".into());
-        let added = match before {
-            0 => err(OTHER),
-            _ => array(std::iter::repeat_n(int(1), before).chain([err(OTHER)])),
-        };
-        assert_eq!(client.call("BF.MADD", "k", &items), added, "{before}");
-        assert_eq!(client.run("BF.CARD k"), int(before as i64));
+        assert_eq!(client.call("BF.MADD", "k", &items), err(OTHER), "{before}");
         let checks = client.server_info("bf", "bf_checks");
         assert_eq!(client.call("BF.MEXISTS", "k", &items), err(OTHER), "{before}");
         let reply = client.cmd(&["BF.BULKEXISTS", "k", "LINES", &items.join("\n")]);
         assert_eq!(reply, err(OTHER), "{before}");
         assert_eq!(client.server_info("bf", "bf_checks"), checks, "what was not answered");
-        if before > 0 {
-            assert_eq!(mexists(client, "k", &items[..before]), vec![true; before]);
-        }
-        client.run("DEL k");
     }
+    assert_eq!(client.run("BF.CARD k"), int(0));
+    assert_eq!(client.call("BF.MADD", "k", &own), array(vec![int(1); 200]));
 }
 
-/// An error that stopped the items before comes first.
+/// A full filter, too.
 #[test]
-fn a_full_filter_says_so_first() {
+fn a_foreign_item_comes_before_a_full_filter() {
     let server = Server::start();
     let client = &mut server.client();
     let own = own_items(client, "7 8", 3);
     client.run("BF.RESERVE k 0.000001 2 NONSCALING SHARD 7 8");
     let items = [own, vec!["123456789".into()]].concat();
-    let full = err("ERR non scaling filter is full");
-    assert_eq!(client.call("BF.MADD", "k", &items), array([int(1), int(1), full]));
+    assert_eq!(client.call("BF.MADD", "k", &items), err(OTHER));
 }
 
 #[test]
@@ -163,15 +148,12 @@ fn every_command_that_creates_a_filter_makes_a_shard() {
         assert_eq!(client.run("BF.INFO k SHARD"), array([ints(shard)]), "{line}");
         let resp3 = server.resp3().run("BF.INFO k SHARD");
         assert_eq!(resp3.get("Shard"), Some(&ints(shard)), "{line}");
-        let debug = client.run("BF.DEBUG k").elements()[0].text();
-        assert!(debug.ends_with(&format!(" shard:{} shards:{}", shard[0], shard[1])), "{debug}");
         client.run("DEL k");
     }
     for line in ["BF.RESERVE plain 0.01 100", "BF.ADD added a", "BF.RESERVE c 0.01 9 COUNTING"] {
         client.run(line);
         let key = line.split(' ').nth(1).expect("a key");
         assert_eq!(client.run(&format!("BF.INFO {key} SHARD")), array([null()]), "{line}");
-        assert!(!client.run(&format!("BF.DEBUG {key}")).elements()[0].text().contains("shard"));
     }
 }
 
@@ -210,7 +192,7 @@ fn a_shard_that_cannot_be_is_refused() {
     // A filter of valkey-bloom's kind is no shard.
     let seed = "0123456789abcdef0123456789abcdef";
     let line = format!("BF.INSERT k SHARD 0 2 TIGHTENING 0.5 SEED {seed} ITEMS a");
-    assert_eq!(client.run(&line), err("ERR Bad seed"));
+    assert_eq!(client.run(&line), err("ERR bad seed"));
 }
 
 /// A client that names a shard means that one: an existing filter of another shard, or of none, is
@@ -274,9 +256,9 @@ fn misrouted_commands_are_counted_and_logged() {
     assert_eq!(client.server_info("bf", "bf_refused"), "0");
     let log = server.log();
     for text in [
-        "key 'k': refused: ERR item belongs to shard 6 of 8 (the filter is shard 7 of 8)",
-        "key 'k': refused: ERR filter is not shard 0 of 8 (the filter is shard 7 of 8)",
-        "key 'plain': refused: ERR filter is not shard 0 of 8 (the filter is no shard)",
+        "key 'k': BF.ADD refused: ERR item belongs to shard 6 of 8 (the filter is shard 7 of 8)",
+        "key 'k': BF.INSERT refused: ERR filter is not shard 0 of 8 (the filter is shard 7 of 8)",
+        "key 'plain': BF.BULKADD refused: ERR filter is not shard 0 of 8 (the filter is no shard)",
     ] {
         assert!(log.lines().any(|line| line.ends_with(text)), "{text}: {log}");
     }
@@ -315,7 +297,7 @@ fn a_replica_takes_items_of_other_shards_from_its_primary() {
     assert_eq!(read.server_info("bf", "bf_misrouted"), "0");
     assert_eq!(read.server_info("bf", "bf_unapplied"), "0");
     let log = replica.log();
-    let text = "key 'bits': an item of shard 7 of 8 taken, from a primary or an AOF, though the \
+    let text = "key 'bits': BF.ADD of a primary or an AOF took an item of shard 7 of 8, though the \
                 filter is shard 3 of 8";
     assert!(log.lines().any(|line| line.ends_with(text)), "{log}");
     assert!(!log.contains("CRITICAL"), "{log}");
@@ -371,11 +353,11 @@ fn a_shard_stays_a_shard() {
         }
     }
     // Created by their first items: the creation carries the shard.
-    client.call("BF.INSERT", "inserted", &["SHARD", "7", "8", "ITEMS", "a", "123456789"]);
-    client.run("BF.BULKADD bulk SHARD 7 8 WIDTH 1 ab");
+    client.call("BF.INSERT", "inserted", &["SHARD", "7", "8", "ITEMS", "a"]);
+    client.run("BF.BULKADD bulk SHARD 7 8 WIDTH 1 a");
     client.run("MULTI");
     client.run("BF.RESERVE transaction 0.01 100 SHARD 7 8");
-    client.run("BF.MADD transaction a 123456789 a");
+    client.run("BF.MADD transaction a a");
     client.run("EXEC");
     let keys: Vec<String> = client.run("KEYS *").elements().iter().map(Reply::text).collect();
     assert_eq!(keys.len(), 4 * 5 + 3);
@@ -396,11 +378,11 @@ fn a_shard_stays_a_shard() {
     check(read, "on a replica after a full synchronization");
     assert_eq!(read.run("DEBUG DIGEST"), before);
     // The stream.
-    client.call("BF.MADD", "bits", &numbered("item", 50));
+    client.call("BF.MADD", "bits", &own[..50]);
     client.run("BF.DEL counters 123456789");
     client.call("BF.DEL", "counters", &own[..20]);
     client.run("BF.RESERVE late 0.01 100 SHARD 7 8 COUNTING");
-    client.run("BF.INSERT later SHARD 7 8 ITEMS a 123456789");
+    client.run("BF.INSERT later SHARD 7 8 ITEMS a");
     assert_eq!(client.run("WAIT 1 30000"), int(1));
     for key in ["late", "later"] {
         assert_eq!(read.cmd(&["BF.INFO", key, "SHARD"]), array([ints([7, 8])]), "{key}");

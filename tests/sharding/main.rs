@@ -1,8 +1,6 @@
 //! The rule of sharded filters: the shard of an item. Clients in other languages compute the same,
 //! so no value here may ever change.
 
-use std::cell::RefCell;
-
 use redis_bloom::sharding::{MAX_SHARDS, Shard, shard_of};
 
 /// The numbers of shards of the vectors.
@@ -62,37 +60,19 @@ fn a_shard_is_below_the_number_of_shards() {
     for (index, count) in [(0, 0), (1, 1), (8, 8), (0, MAX_SHARDS + 1), (u16::MAX, u16::MAX)] {
         assert_eq!(Shard::new(index, count), None, "{index} of {count}");
     }
-    let shard = Shard::new(5, 8).expect("in range");
-    assert_eq!((shard.of(b"{}"), shard.of(b"a")), (shard, Shard::new(7, 8).expect("in range")));
+    assert_eq!((shard_of(b"{}", 8), shard_of(b"a", 8)), (5, 7));
     assert_eq!(shard_of(b"a", 0), 0);
 }
 
 #[test]
-fn items_end_before_the_first_one_of_another_shard() {
+fn the_first_item_of_another_shard_is_found() {
     let shard = |index| Shard::new(index, 8).expect("in range");
     let all = [&b"a"[..], b"a", b"123456789", b"a", b"{}"];
-    for (items, own, foreign) in [
-        (&all[..], 2, &[shard(6)][..]),
-        (&all[3..], 1, &[shard(5)]),
-        (&all[..2], 2, &[]),
-        (&[], 0, &[]),
-    ] {
-        let seen = RefCell::new(Vec::new());
-        let passed = shard(7).own(items.iter().copied(), |owner| {
-            seen.borrow_mut().push(owner);
-            false
-        });
-        assert_eq!(passed.collect::<Vec<_>>(), items[..own]);
-        assert_eq!(*seen.borrow(), foreign);
+    for (items, foreign) in
+        [(&all[..], Some(6)), (&all[3..], Some(5)), (&all[..2], None), (&[], None)]
+    {
+        assert_eq!(shard(7).foreign(items.iter().copied()), foreign.map(shard));
     }
-    // All items pass where those of other shards are taken, too.
-    let seen = RefCell::new(Vec::new());
-    let passed = shard(7).own(all.into_iter(), |owner| {
-        seen.borrow_mut().push(owner);
-        true
-    });
-    assert_eq!(passed.collect::<Vec<_>>(), all);
-    assert_eq!(*seen.borrow(), [shard(6), shard(5)]);
 }
 
 /// The CRC is the same at each length, also where the library takes another path: 0 to 300 bytes,
@@ -108,7 +88,7 @@ fn items_of_every_length_have_the_crc_of_the_definition() {
         let index = (u64::from(by_bits(&item)) * 1000) >> 32;
         assert_eq!(u64::from(shard_of(&item, 1000)), index, "{length} bytes");
         let shard = Shard::new(index as u16, 1000).expect("in range");
-        assert_eq!(shard.own([&item[..]].into_iter(), |_| false).count(), 1, "{length} bytes");
+        assert_eq!(shard.foreign([&item[..]].into_iter()), None, "{length} bytes");
     }
 }
 

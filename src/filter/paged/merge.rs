@@ -35,9 +35,6 @@ const MOST_UNITED: u64 = 1 << 24;
 /// Slots that are copied, compared and freed in the time in which one is moved.
 const COPIED_PER_MOVED: u64 = 64;
 
-/// Additions of counts to themselves after which all of them are saturated.
-const MOST_REPEATS: usize = 15;
-
 /// A filter of a union.
 #[derive(Clone, Copy, Debug)]
 pub enum Member<'a> {
@@ -73,14 +70,6 @@ impl<'a> Member<'a> {
         }
     }
 
-    /// How often a filter that is in a union once can be in it again, of `times`, with an effect.
-    pub fn repeats(self, times: usize) -> usize {
-        match self {
-            Self::Pages(paged) if paged.counts() => times.min(MOST_REPEATS),
-            Self::Pages(_) | Self::Layer(_) => 0,
-        }
-    }
-
     /// Bytes of bits and pages.
     pub fn bytes(self) -> u64 {
         self.base().map_or(0, base_bytes) + self.pages().map_or(0, Pages::bytes)
@@ -111,10 +100,9 @@ impl<'a> Member<'a> {
 }
 
 impl Paged {
-    /// The union of filters, of which at least one has pages, and which may come more than once
-    /// ([`Member::repeats`]). `None` if the first one is the union already. Without `limited`,
-    /// neither the number of items nor the rate refuses it. `ceiling` is called only if the union
-    /// may take more than the first one.
+    /// The union of filters, of which at least one has pages. `None` if the first one is the union
+    /// already. Without `limited`, neither the number of items nor the rate refuses it. `ceiling`
+    /// is called only if the union may take more than the first one.
     ///
     /// # Errors
     /// [`NoUnion`]; nothing has changed then.

@@ -1,12 +1,12 @@
 //! A running call: replies, the log, replication, and signals of changed keys.
 
 use std::{
-    ffi::{CStr, c_int, c_long, c_longlong, c_void},
+    ffi::{CStr, c_int, c_long, c_longlong},
     marker::PhantomData,
     sync::atomic::{AtomicI64, Ordering::Relaxed},
 };
 
-use super::{MUST_OBEY_CLIENT, OwnedStr, Str, call, logged, milliseconds, raw};
+use super::{MUST_OBEY_CLIENT, OwnedStr, Str, logged, milliseconds, raw};
 
 /// The server's context of a running call, for the time of that call.
 #[derive(Clone, Copy)]
@@ -15,17 +15,11 @@ pub(crate) struct Context<'a>(
     PhantomData<&'a raw::RedisModuleCtx>,
 );
 
-/// A callback for a server event. Its arguments are the context, the event, the subevent, and data
-/// that depends on the subevent.
-type EventCallback =
-    unsafe extern "C" fn(*mut raw::RedisModuleCtx, raw::RedisModuleEvent, u64, *mut c_void);
-
 impl Context<'_> {
     /// Wraps the context that the server passed to an entry point.
     ///
     /// # Safety
-    /// `ctx` is alive as long as this is, and until the entry point returns at most. It is null
-    /// only if each server function that is called with it accepts null.
+    /// `ctx` is alive as long as this is, and until the entry point returns at most.
     pub(crate) unsafe fn new(ctx: *mut raw::RedisModuleCtx) -> Self {
         Self(ctx, PhantomData)
     }
@@ -34,10 +28,6 @@ impl Context<'_> {
     pub(crate) fn none() -> Self {
         // SAFETY: null, and only functions that accept null are called with it.
         unsafe { Self::new(std::ptr::null_mut()) }
-    }
-
-    pub(crate) fn as_ptr(self) -> *mut raw::RedisModuleCtx {
-        self.0
     }
 
     /// Replies `OK`.
@@ -141,12 +131,6 @@ impl Context<'_> {
     /// Selects a database. Returns whether there is one with this number.
     pub(crate) fn select_database(self, number: c_int) -> bool {
         call!(RedisModule_SelectDb(self.0, number)) == raw::REDISMODULE_OK as c_int
-    }
-
-    /// Subscribes to the server's events of the kind `id` (`REDISMODULE_EVENT_*`).
-    pub(crate) fn subscribe(self, id: u64, callback: EventCallback) {
-        let event = raw::RedisModuleEvent { id, dataver: 1 };
-        call!(RedisModule_SubscribeToServerEvent(self.0, event, Some(callback)));
     }
 
     /// Whether the running command does not come from an ordinary client: a primary, the AOF or a

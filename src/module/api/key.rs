@@ -5,7 +5,7 @@ use std::{
     slice,
 };
 
-use super::{Context, Str, call, raw};
+use super::{Context, Str, raw};
 
 /// An open key. Drop closes it.
 pub(crate) struct Key(*mut raw::RedisModuleKey);

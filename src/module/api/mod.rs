@@ -1,28 +1,23 @@
 //! The server's API: calls of its functions, and safe types over its pointers.
 //!
-//! The server fills a table of function pointers when it loads the module. All code except the
-//! allocator reads it through `call!`, whose caller guarantees that the arguments are alive:
-//! pointers of the server come only from the entry points (`panic_guard.rs`) and are not kept after
-//! the call. The load entry refuses a server that lacks a function in `missing`; a call of any
-//! other missing function returns zero or null.
+//! The server fills a table of function pointers when it loads the module. The allocator reads it,
+//! and `call!`, which passes any pointer: so it is known in this directory alone. A pointer of the
+//! server becomes one of these types by an `unsafe fn new`, in an entry point or a callback, and
+//! lives no longer than that call. The load entry refuses a server that lacks a function in
+//! `missing`; a call of any other missing function returns zero or null.
 //!
 //! ```text
-//!   context       a running call: replies, the log, replication, signals of changed keys
-//!   string        the server's strings, borrowed and owned
-//!   key           an open key and its value
-//!   server_info   sections of INFO
-//!   call_reply    commands that the module sends to the server, and their replies
+//!   context        a running call: replies, the log, replication, signals of changed keys
+//!   registration   what the module tells the server when it loads
+//!   string         the server's strings, borrowed and owned
+//!   key            an open key and its value
+//!   io             streams of a value: RDB, AOF, digest
+//!   defrag         a call of active defragmentation
+//!   server_info    sections of INFO, the server's and ours
 //! ```
 //!
-//! These wrap what commands use; the callbacks of the data type, of settings and of INFO call their
-//! own functions directly. The `RedisString` of the `redis-module` crate does not serve: it
-//! retains, copies and frees every argument of every command.
-
-mod call_reply;
-mod context;
-mod key;
-mod server_info;
-mod string;
+//! The `RedisString` of the `redis-module` crate does not serve: it retains, copies and frees every
+//! argument of every command.
 
 use std::{
     ffi::{c_int, c_longlong},
@@ -30,11 +25,6 @@ use std::{
 };
 
 pub(crate) use redis_module::raw;
-
-pub(crate) use call_reply::Part;
-pub(crate) use context::{Context, Pace};
-pub(crate) use key::{Access, Key};
-pub(crate) use string::{OwnedStr, Str, free_string, logged};
 
 /// Calls a function of the table; returns zero or null if the server lacks it.
 macro_rules! call {
@@ -50,7 +40,22 @@ macro_rules! call {
         }
     }};
 }
-pub(crate) use call;
+
+mod context;
+mod defrag;
+mod io;
+mod key;
+mod registration;
+mod server_info;
+mod string;
+
+pub(crate) use context::{Context, Pace};
+pub(crate) use defrag::Defrag;
+pub(crate) use io::{Digest, Stream};
+pub(crate) use key::{Access, Key};
+pub(crate) use registration::NewCommand;
+pub(crate) use server_info::InfoSection;
+pub(crate) use string::{OwnedStr, Str, free_string, logged};
 
 /// The name of the first function that the module needs and the server lacks.
 ///
@@ -95,6 +100,16 @@ pub(crate) fn load_extra_functions() {
         // Nothing else sets it, so this cannot fail.
         let _ = MUST_OBEY_CLIENT.set(function);
     }
+}
+
+/// The share of `maxmemory` that is used.
+pub(crate) fn used_memory_ratio() -> f32 {
+    call!(RedisModule_GetUsedMemoryRatio())
+}
+
+/// Whether clients are paused for a failover, and nothing may be replicated.
+pub(crate) fn replication_is_paused() -> bool {
+    call!(RedisModule_AvoidReplicaTraffic()) != 0
 }
 
 /// Milliseconds since 1970.

@@ -1,11 +1,12 @@
-//! Facts about the server: sections of INFO.
+//! Sections of INFO: the server's, which are read, and the module's, which is written.
 
 use std::{
-    ffi::{CStr, c_char},
+    ffi::{CStr, c_char, c_int},
+    marker::PhantomData,
     ptr::NonNull,
 };
 
-use super::{Context, call, raw};
+use super::{Context, raw};
 
 /// A section of INFO.
 pub(crate) struct ServerInfo(NonNull<raw::RedisModuleServerInfoData>);
@@ -14,11 +15,6 @@ impl Context<'_> {
     /// Reads a section of INFO.
     pub(crate) fn server_info(self, section: &CStr) -> Option<ServerInfo> {
         NonNull::new(call!(RedisModule_GetServerInfo(self.0, section.as_ptr()))).map(ServerInfo)
-    }
-
-    /// Reads the text of a section of INFO, as a client gets it; `None` if INFO is renamed.
-    pub(crate) fn info_text(self, section: &str) -> Option<String> {
-        self.run(c"INFO", &[section])?.whole().text()
     }
 }
 
@@ -54,5 +50,28 @@ impl ServerInfo {
 impl Drop for ServerInfo {
     fn drop(&mut self) {
         call!(RedisModule_FreeServerInfo(std::ptr::null_mut(), self.0.as_ptr()));
+    }
+}
+
+/// The module's section, while the server collects it.
+pub(crate) struct InfoSection<'a>(
+    *mut raw::RedisModuleInfoCtx,
+    PhantomData<&'a raw::RedisModuleInfoCtx>,
+);
+
+impl InfoSection<'_> {
+    /// Begins the section; `None` if the client did not ask for it.
+    ///
+    /// # Safety
+    /// `ctx` is the context of the callback, and alive as long as this is.
+    pub(crate) unsafe fn begin(ctx: *mut raw::RedisModuleInfoCtx) -> Option<Self> {
+        // Without a name it is called after the module.
+        let begun: c_int = call!(RedisModule_InfoAddSection(ctx, std::ptr::null()));
+        (begun == raw::REDISMODULE_OK as c_int).then_some(Self(ctx, PhantomData))
+    }
+
+    /// Adds a field.
+    pub(crate) fn field(&self, name: &CStr, value: u64) {
+        call!(RedisModule_InfoAddFieldULongLong(self.0, name.as_ptr(), value));
     }
 }

@@ -2,7 +2,7 @@
 
 use std::{ffi::c_char, marker::PhantomData, ptr::NonNull, slice};
 
-use super::{call, raw};
+use super::raw;
 
 /// A string that the server owns and lends for the duration of a call: a key name or an argument.
 #[derive(Clone, Copy)]

@@ -4,8 +4,7 @@
 //! The whole blob is checked before the key is opened, so a malformed blob changes nothing.
 
 use super::{
-    Argument, Call, Command, CommandSpec, Kind, Uses,
-    add::add_to_key,
+    Argument, Call, Command, CommandSpec, Kind, addition,
     batch::Batch,
     exists::{ask, queried},
 };
@@ -23,9 +22,9 @@ use crate::{
 const FORMAT: Argument = Argument::one_of(
     c"format",
     &[
-        Argument::token(c"lines", c"LINES"),
-        Argument::token(c"lengths", c"LENGTHS"),
-        Argument::block(c"width", c"WIDTH", &[Argument::new(c"width", Kind::Integer)]),
+        Argument::token(c"LINES"),
+        Argument::token(c"LENGTHS"),
+        Argument::valued(c"WIDTH", Kind::Integer),
     ],
 );
 const BLOB: Argument = Argument::new(c"blob", Kind::String);
@@ -50,9 +49,9 @@ impl Command for BulkAdd {
         let mut words = words.iter();
         let (options, format) = args::bulk_add(&mut words.by_ref().map(|word| word.bytes()))?;
         let items = Packed::new(format, blob(words.as_slice())?)?;
-        let added = add_to_key(call, Some(&options), items, true)?;
-        let error = added.error()?;
-        reply(call, added.count(), &packed::pack_answers(added.chunks()), error);
+        let added = addition::add(call, call.open(Access::Write)?, Some(&options), items, true)?;
+        let new = &added.new;
+        reply(call, new.count(), &packed::pack_answers(new.iter()), added.error);
         Ok(())
     }
 }
@@ -82,7 +81,7 @@ impl Command for BulkExists {
         let (count, bits) = match queried(&mut key)? {
             Some(filter) => {
                 let found = ask(call, filter, items)?;
-                (found.count(), packed::pack_answers(found.chunks()))
+                (found.count(), packed::pack_answers(found.iter()))
             }
             None => {
                 let count = items.items().count();
@@ -110,7 +109,7 @@ fn reply(call: &Call, count: usize, bits: &[u8], error: Option<Refusal>) {
     call.ctx.reply_integer(count as u64);
     call.ctx.reply_bulk(bits);
     if let Some(error) = error {
-        call.refuse(error, Uses::Adds);
+        call.refuse(error);
     }
 }
 

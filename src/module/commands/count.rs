@@ -1,5 +1,7 @@
 //! `BF.COUNT key item`: an upper bound on how often an item is in a counting filter.
 
+use std::iter::once;
+
 use super::{Argument, Call, Command, CommandSpec, Kind, exists::queried, sharded};
 use crate::{
     command::refusal::Refusal,
@@ -27,7 +29,7 @@ impl Command for Count {
         let mut key = Key::open(call.ctx, name, Access::Read);
         let count = match queried(&mut key)? {
             Some(Value::Paged(paged)) if paged.counts() => {
-                sharded::check(call, paged.shard(), item.bytes())?;
+                sharded::check(call, paged.shard(), once(item.bytes()))?;
                 paged.count(paged.hash(item.bytes()))
             }
             Some(_) => return Err(Refusal::NOT_COUNTING),

@@ -3,10 +3,7 @@
 use super::{Call, Command, CommandSpec};
 use crate::{
     command::{number, refusal::Refusal},
-    filter::{
-        Family, Layer, NEVER, RedisBloom, Rules, Shape, Span,
-        paged::{Generation, Paged, Window},
-    },
+    filter::{Family, Layer, RedisBloom, Shape, paged::Paged},
     module::{
         api::{Access, Key},
         value::{Value, stored_items},
@@ -33,18 +30,12 @@ impl Command for Debug {
             Value::Paged(paged) => stored_items(paged),
             filter => filter.items(),
         };
-        let shard = filter.shard().map_or(String::new(), |shard| {
-            format!(" shard:{} shards:{}", shard.index(), shard.count())
-        });
-        let mut lines = vec![format!("size:{items}{shard}")];
+        let mut lines = vec![format!("size:{items}")];
         match filter {
             Value::Ready(filter) => {
                 lines.extend(filter.layers().map(|layer| describe(layer, filter.family())));
             }
             Value::Paged(paged) => {
-                if let (Some(window), Some(first)) = (paged.window(), lines.first_mut()) {
-                    first.push_str(&describe_window(window));
-                }
                 lines.extend(paged.base().map(|layer| describe(layer, Family::Native)));
                 lines.push(describe_pages(paged, items));
             }
@@ -54,29 +45,6 @@ impl Command for Debug {
         lines.iter().for_each(|line| call.ctx.reply_bulk(line.as_bytes()));
         Ok(())
     }
-}
-
-/// What the first line says of a window: its rules, and the start and items of each generation,
-/// oldest first.
-fn describe_window(window: &Window) -> String {
-    let Rules { span, generations, refresh } = window.rules;
-    let span = match span {
-        Span::Time(span) => format!("{span}ms"),
-        Span::Items => "count".into(),
-    };
-    let present: Vec<String> = window
-        .generations
-        .iter()
-        .map(|&Generation { start, items }| match start {
-            NEVER => format!("-+{items}"),
-            start => format!("{start}+{items}"),
-        })
-        .collect();
-    format!(
-        " window:{span} generations:{generations} refresh:{} starts:{}",
-        u8::from(refresh),
-        present.join(",")
-    )
 }
 
 /// The line for the pages: RedisBloom's fields, then their own. One hash finds the place of a slot.

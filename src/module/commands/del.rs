@@ -6,11 +6,13 @@
 //! and find no memory for that, are joined by a later deletion.
 
 use super::{
-    Call, Command, CommandSpec, ITEMS, Uses, batch::Batch, exists::queried, sharded::OwnItems,
+    Call, Command, CommandSpec, ITEMS,
+    batch::{Batch, Chunks},
+    exists::queried,
+    sharded,
 };
 use crate::{
     command::refusal::Refusal,
-    filter::Answers,
     module::{
         api::{Access, Key},
         effects::{self, Items},
@@ -33,45 +35,32 @@ impl Command for Del {
     fn run(call: &Call) -> Result<(), Refusal> {
         let (name, items) = call.key_and_rest(1)?;
         let mut key = Key::open(call.ctx, name, Access::Write);
-        let mut error = None;
-        let mut deleted = Vec::with_capacity(items.len());
+        let mut gone = Chunks::default();
         match queried(&mut key)? {
             Some(Value::Paged(paged)) if paged.counts() => {
+                sharded::check(call, paged.shard(), items.items())?;
                 let (before, refused) = (Share::of_pages(paged), paged.refused_deletions());
-                let answer = |gone: Answers| deleted.extend(gone.each());
-                match paged.shard() {
-                    None => paged.delete_each(items.items(), answer),
-                    Some(shard) => {
-                        let own = OwnItems::of(call, shard);
-                        paged.delete_each(own.before_foreign(items.items()), answer);
-                        error = own.refusal();
-                    }
-                }
+                paged.delete_each(items.items(), |chunk| gone.push(chunk));
                 before.changed(Share::of_pages(paged));
                 stats::UNDELETED.add(paged.refused_deletions().saturating_sub(refused));
             }
             Some(_) => return Err(Refusal::NOT_COUNTING),
-            None => deleted.resize(items.len(), false),
+            None => {}
         }
         drop(key);
-        stats::DELETES.add(deleted.len() as u64);
-        let all = deleted.len() == items.len() && !deleted.contains(&false);
-        let changed = if all { Items::All } else { items.select(deleted.iter().copied()) };
+        stats::DELETES.add(items.len() as u64);
+        let all = gone.ones() == items.len();
+        let changed = if all { Items::All } else { items.select(gone.each()) };
         effects::deleted(call.ctx, name, &changed);
         // A primary sends what it has deleted, and nothing else.
-        if deleted.contains(&false) {
+        if !all {
             call.report_unapplied(c"an item was not deleted");
         }
-        match (&deleted[..], error) {
-            ([], Some(error)) => return Err(error),
-            ([only], None) => call.ctx.reply_bool(*only),
-            _ => {
-                call.ctx.reply_array(deleted.len().saturating_add(error.is_some().into()));
-                deleted.iter().for_each(|&gone| call.ctx.reply_bool(gone));
-                if let Some(error) = error {
-                    call.refuse(error, Uses::Deletes);
-                }
-            }
+        // A missing key has none of the items.
+        let each = gone.each().chain(std::iter::repeat(false)).take(items.len());
+        match items {
+            [_] => call.ctx.reply_bool(all),
+            _ => call.reply_each(items.len(), each, None),
         }
         Ok(())
     }

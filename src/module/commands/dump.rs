@@ -77,11 +77,11 @@ impl Command for LoadChunk {
         let (name, [iterator, data]) = call.key_and()?;
         let iterator = number::integer(iterator.bytes()).ok_or(Refusal::BAD_ITERATOR)?;
         let mut key = Key::open(call.ctx, name, Access::Write);
-        let refused = |error| super::refused(call, "BF.LOADCHUNK", error, Refusal::of_chunk(error));
+        let refused = |error| call.refused(error, Refusal::of_chunk(error));
         let taken = match Value::in_key(&mut key)? {
             None if iterator == 1 => {
-                let begin = |ceiling| Load::begin(data.bytes(), ceiling);
-                let load = limit::within(call.ctx, begin).map_err(refused)?;
+                let ceiling = limit::ceiling_of_new(call.ctx);
+                let load = Load::begin(data.bytes(), ceiling).map_err(refused)?;
                 Value::Loading(Box::new(load)).put(&mut key)?;
                 Taken::Next
             }

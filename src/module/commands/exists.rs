@@ -4,15 +4,16 @@
 //! guard in front of a database, which would then hide all rows. With the setting
 //! `missing-key-error` the reply is an error.
 
+use std::iter::once;
+
 use super::{
     Argument, Call, Command, CommandSpec, ITEMS, Kind,
-    batch::Batch,
-    pages,
-    sharded::{self, OwnItems},
+    batch::{Batch, Chunks},
+    sharded,
 };
 use crate::{
     command::refusal::Refusal,
-    filter::Answers,
+    filter::paged::Paged,
     module::{
         api::{Access, Key},
         config,
@@ -44,10 +45,13 @@ impl Command for Exists {
         let mut key = Key::open(call.ctx, name, Access::Read);
         let found = match Value::in_key(&mut key)? {
             Some(Value::Ready(filter)) => {
-                sharded::check(call, filter.shard(), bytes)?;
+                sharded::check(call, filter.shard(), once(bytes))?;
                 filter.contains(lookahead.hash(filter))
             }
-            Some(Value::Paged(paged)) => pages::contains(call, paged, bytes)?,
+            Some(Value::Paged(paged)) => {
+                sharded::check(call, paged.shard(), once(bytes))?;
+                contains(paged, bytes)
+            }
             _ => {
                 queried(&mut key)?;
                 false
@@ -58,6 +62,14 @@ impl Command for Exists {
         call.ctx.reply_bool(found);
         Ok(())
     }
+}
+
+/// Whether the item may have been added, within the window that ends now if it is one.
+///
+/// Not inlined, so that the code for other filters does not depend on it.
+#[inline(never)]
+fn contains(paged: &Paged, item: &[u8]) -> bool {
+    paged.contains(paged.hash(item), now(paged))
 }
 
 pub(super) struct MultiExists;
@@ -79,42 +91,24 @@ impl Command for MultiExists {
         let mut key = Key::open(call.ctx, name, Access::Read);
         let Some(filter) = queried(&mut key)? else {
             stats::CHECKS.add(items.len() as u64);
-            call.ctx.reply_array(items.len());
-            items.iter().for_each(|_| call.ctx.reply_bool(false));
+            call.reply_each(items.len(), items.iter().map(|_| false), None);
             return Ok(());
         };
-        // Compute all answers before the reply begins: an array that stops in the middle leaves the
-        // client out of step.
         let found = ask(call, filter, items)?;
-        call.ctx.reply_array(found.count());
-        for chunk in found.chunks() {
-            chunk.each().for_each(|found| call.ctx.reply_bool(found));
-        }
+        call.reply_each(found.count(), found.each(), None);
         Ok(())
     }
 }
 
-/// Queries a complete filter for items, and counts them.
+/// Queries a complete filter for items, and counts them. All answers are there before the reply
+/// begins: an array that stops in the middle leaves the client out of step.
 pub(super) fn ask<'a>(
     call: &Call,
     filter: &Value,
     items: impl Batch<'a>,
-) -> Result<Found, Refusal> {
-    let found = match filter.shard() {
-        None => found_in(filter, items.items()),
-        Some(shard) => {
-            let own = OwnItems::of(call, shard);
-            let found = found_in(filter, own.before_foreign(items.items()));
-            own.refusal().map_or(Ok(found), Err)?
-        }
-    };
-    stats::CHECKS.add(found.count() as u64);
-    stats::POSITIVES.add(found.chunks().map(Answers::ones).sum::<usize>() as u64);
-    Ok(found)
-}
-
-fn found_in<'a>(filter: &Value, items: impl Iterator<Item = &'a [u8]>) -> Found {
-    let mut found = Found::default();
+) -> Result<Chunks, Refusal> {
+    sharded::check(call, filter.shard(), items.items())?;
+    let (mut found, items) = (Chunks::default(), items.items());
     match filter {
         Value::Ready(filter) => filter.contains_each(items, |chunk| found.push(chunk)),
         Value::Paged(paged) => {
@@ -122,34 +116,9 @@ fn found_in<'a>(filter: &Value, items: impl Iterator<Item = &'a [u8]>) -> Found 
         }
         Value::Loading(_) => {}
     }
-    found
-}
-
-/// Answers in chunks. The first chunk has its own field, so that a small batch allocates nothing.
-#[derive(Default)]
-pub(super) struct Found {
-    first: Option<Answers>,
-    more: Vec<Answers>,
-}
-
-impl Found {
-    #[inline]
-    pub(super) fn push(&mut self, chunk: Answers) {
-        if self.first.is_none() {
-            self.first = Some(chunk);
-        } else {
-            self.more.push(chunk);
-        }
-    }
-
-    /// The number of items answered.
-    pub(super) fn count(&self) -> usize {
-        self.chunks().map(Answers::count).sum()
-    }
-
-    pub(super) fn chunks(&self) -> impl Iterator<Item = Answers> {
-        self.first.into_iter().chain(self.more.iter().copied())
-    }
+    stats::CHECKS.add(found.count() as u64);
+    stats::POSITIVES.add(found.ones() as u64);
+    Ok(found)
 }
 
 /// The complete filter in the key; `None` for a missing key, unless `missing-key-error` makes that

@@ -79,9 +79,9 @@ impl Command for Shifted {
         arguments: &[Argument::one_of(
             c"shift",
             &[
-                Argument::block(c"open", c"OPEN", &[MILLISECONDS]),
-                Argument::block(c"forget", c"FORGET", &[MILLISECONDS]),
-                Argument::block(c"sweep", c"SWEEP", &[Argument::new(c"pages", Kind::Integer)]),
+                Argument::block(c"OPEN", &[MILLISECONDS]),
+                Argument::block(c"FORGET", &[MILLISECONDS]),
+                Argument::block(c"SWEEP", &[Argument::new(c"pages", Kind::Integer)]),
             ],
         )],
         ..CommandSpec::FILLS

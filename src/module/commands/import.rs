@@ -5,7 +5,7 @@
 //! the command and, for a bitmap, the other key, so replicas and the AOF are told the command as it
 //! came: they hold the same bitmap at that point.
 
-use super::{Argument, Call, Command, CommandSpec, Kind};
+use super::{Argument, Call, Command, CommandSpec, Kind, OtherKeys};
 use crate::{
     codec::{guava, valkey_bloom},
     command::{args, refusal::Refusal},
@@ -28,20 +28,17 @@ impl Command for Import {
               recipe",
         complexity: c"O(N), where N is the size of the filter",
         arguments: &[
-            Argument::block(c"guava", c"GUAVA", &[Argument::new(c"bytes", Kind::String)])
-                .optional(),
-            Argument::block(c"bitmap", c"BITMAP", &[Argument::new(c"source", Kind::Key)])
-                .optional(),
+            Argument::block(c"GUAVA", &[Argument::new(c"bytes", Kind::String)]).optional(),
+            Argument::block(c"BITMAP", &[Argument::new(c"source", Kind::Key)]).optional(),
             Argument::one_of(
                 c"strategy",
-                &[Argument::token(c"guava32", c"GUAVA32"), Argument::token(c"guava64", c"GUAVA64")],
+                &[Argument::token(c"GUAVA32"), Argument::token(c"GUAVA64")],
             )
             .optional(),
-            Argument::block(c"capacity", c"CAPACITY", &[Argument::new(c"capacity", Kind::Integer)])
-                .optional(),
-            Argument::block(c"error", c"ERROR", &[Argument::new(c"error", Kind::Double)])
-                .optional(),
+            Argument::valued(c"CAPACITY", Kind::Integer).optional(),
+            Argument::valued(c"ERROR", Kind::Double).optional(),
         ],
+        other_keys: OtherKeys::Behind(c"BITMAP"),
         ..CommandSpec::FILLS
     };
 
@@ -55,24 +52,19 @@ impl Command for Import {
             Key::settle(call.ctx, name, std::iter::once(*data));
         }
         put(call, name, || {
+            let ceiling = limit::ceiling_of_new(call.ctx);
             let filter = match import {
-                args::Import::Guava(purpose) => {
-                    limit::within(call.ctx, |ceiling| guava::read(data.bytes(), purpose, ceiling))
-                }
+                args::Import::Guava(purpose) => guava::read(data.bytes(), purpose, ceiling),
                 args::Import::Bitmap(strategy, purpose) => {
                     let source = Key::open(call.ctx, *data, Access::Write);
                     if source.is_empty() {
                         return Err(Refusal::NOT_FOUND);
                     }
                     let bitmap = source.string().ok_or(Refusal::WRONG_TYPE)?;
-                    limit::within(call.ctx, |ceiling| {
-                        guava::read_bitmap(bitmap, strategy, purpose, ceiling)
-                    })
+                    guava::read_bitmap(bitmap, strategy, purpose, ceiling)
                 }
             };
-            filter.map_err(|error| {
-                super::refused(call, "BF.IMPORT", error, Refusal::of_import(error))
-            })
+            filter.map_err(|error| call.refused(error, Refusal::of_import(error)))
         })
     }
 }
@@ -92,9 +84,8 @@ impl Command for Load {
     fn run(call: &Call) -> Result<(), Refusal> {
         let (name, [blob]) = call.key_and()?;
         put(call, name, || {
-            let read = |ceiling| valkey_bloom::read_blob(blob.bytes(), ceiling);
-            limit::within(call.ctx, read)
-                .map_err(|error| super::refused(call, "BF.LOAD", error, Refusal::of_blob(error)))
+            valkey_bloom::read_blob(blob.bytes(), limit::ceiling_of_new(call.ctx))
+                .map_err(|error| call.refused(error, Refusal::of_blob(error)))
         })
     }
 }

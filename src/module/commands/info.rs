@@ -47,7 +47,7 @@ impl Command for Info {
             None => Shown::Map(FIELDS.iter().take(FULL).map(|field| field.of(filter)).collect()),
             Some(word) => {
                 let is = |token: &CStr| word.bytes().eq_ignore_ascii_case(token.to_bytes());
-                let field = FIELDS.iter().find(|field| field.word.token.is_some_and(is));
+                let field = FIELDS.iter().find(|field| is(field.word));
                 let (label, shown) = field.ok_or(Refusal::UNKNOWN_FIELD)?.of(filter);
                 if call.ctx.speaks_resp3() {
                     Shown::Map(vec![(label, shown)])
@@ -61,13 +61,22 @@ impl Command for Info {
     }
 }
 
-/// A field: the argument that requests it, its name in the reply, and its value for a filter of
-/// layers and for one of pages.
+/// A field: the word that requests it, its name in the reply, and its value for a filter of layers
+/// and for one of pages.
 struct Field {
-    word: Argument,
+    word: &'static CStr,
     label: &'static CStr,
     layers: fn(&Filter) -> Shown,
     pages: fn(&Paged) -> Shown,
+}
+
+const fn field(
+    word: &'static CStr,
+    label: &'static CStr,
+    layers: fn(&Filter) -> Shown,
+    pages: fn(&Paged) -> Shown,
+) -> Field {
+    Field { word, label, layers, pages }
 }
 
 /// The value of a field. All values are computed before the reply begins, because a map that stops
@@ -86,158 +95,112 @@ enum Shown {
 /// The number of fields in the full reply: the first five of `FIELDS`.
 const FULL: usize = 5;
 
+/// Every field.
 const FIELDS: [Field; 16] = [
-    Field {
-        word: Argument::token(c"capacity", c"CAPACITY"),
-        label: c"Capacity",
-        layers: |filter| Shown::Integer(filter.capacity()),
-        pages: |paged| Shown::Integer(paged.stack(stored_items(paged)).1),
-    },
-    Field {
-        word: Argument::token(c"size", c"SIZE"),
-        label: c"Size",
-        layers: |filter| Shown::Integer(filter.bytes()),
-        pages: |paged| Shown::Integer(paged.bytes()),
-    },
+    field(c"CAPACITY", c"Capacity", |f| int(f.capacity()), |p| int(p.stack(stored_items(p)).1)),
+    field(c"SIZE", c"Size", |f| int(f.bytes()), |p| int(p.bytes())),
     // Of pages, the layers that a stack would have.
-    Field {
-        word: Argument::token(c"filters", c"FILTERS"),
-        label: c"Number of filters",
-        layers: |filter| Shown::Integer(filter.layers().len() as u64),
-        pages: |paged| Shown::Integer(paged.stack(stored_items(paged)).0),
-    },
-    Field {
-        word: Argument::token(c"items", c"ITEMS"),
-        label: c"Number of items inserted",
-        layers: |filter| Shown::Integer(filter.items()),
-        pages: |paged| Shown::Integer(items_of(paged)),
-    },
-    Field {
-        word: Argument::token(c"expansion", c"EXPANSION"),
-        label: c"Expansion rate",
-        layers: |filter| count(filter.expansion().factor().map(u64::from)),
-        pages: |paged| count(paged.expansion().factor().map(u64::from)),
-    },
+    field(c"FILTERS", c"Number of filters", layer_count, |p| int(p.stack(stored_items(p)).0)),
+    field(c"ITEMS", c"Number of items inserted", |f| int(f.items()), |p| int(items_of(p))),
+    field(
+        c"EXPANSION",
+        c"Expansion rate",
+        |filter| int_or_null(filter.expansion().factor()),
+        |paged| int_or_null(paged.expansion().factor()),
+    ),
     // The requested rate, which the filter does not exceed on average.
-    Field {
-        word: Argument::token(c"error", c"ERROR"),
-        label: c"Error rate",
-        layers: |filter| Shown::Double(filter.error_rate()),
-        pages: |paged| Shown::Double(paged.error_rate()),
-    },
+    field(c"ERROR", c"Error rate", |f| double(f.error_rate()), |p| double(p.error_rate())),
     // The current rate: of layers estimated from the bits that are set, of pages exact.
-    Field {
-        word: Argument::token(c"fpr", c"FPR"),
-        label: c"False positive rate",
-        layers: |filter| Shown::Double(filter.estimate().error_rate),
-        pages: |paged| Shown::Double(paged.estimate().error_rate),
-    },
+    field(
+        c"FPR",
+        c"False positive rate",
+        |filter| double(filter.estimate().error_rate),
+        |paged| double(paged.estimate().error_rate),
+    ),
     // The share of bits that are set, about one half at capacity; of pages, the share of slots.
-    Field {
-        word: Argument::token(c"fill", c"FILL"),
-        label: c"Fill",
-        layers: |filter| Shown::Double(filter.estimate().fill),
-        pages: |paged| Shown::Double(paged.estimate().fill),
-    },
-    Field {
-        word: Argument::token(c"layers", c"LAYERS"),
-        label: c"Layers",
-        layers: |filter| {
-            Shown::List(filter.estimate_layers().map(|(layer, own)| part(layer, own)).collect())
-        },
-        pages: |paged| Shown::List(parts(paged)),
-    },
+    field(c"FILL", c"Fill", |f| double(f.estimate().fill), |p| double(p.estimate().fill)),
+    field(c"LAYERS", c"Layers", layers, parts),
     // Slots whose count is the highest, which stay; null for a filter without counts.
-    Field {
-        word: Argument::token(c"saturated", c"SATURATED"),
-        label: c"Saturated counters",
-        layers: |_| Shown::Null,
-        pages: |paged| count(paged.saturated()),
-    },
+    field(c"SATURATED", c"Saturated counters", |_| Shown::Null, |p| int_or_null(p.saturated())),
     // Refused deletions of items that tested present, since the filter was created, loaded or
     // copied on this server; null for a filter without counts.
-    Field {
-        word: Argument::token(c"undeleted", c"UNDELETED"),
-        label: c"Refused deletions",
-        layers: |_| Shown::Null,
-        pages: |paged| count(paged.counts().then(|| paged.refused_deletions())),
-    },
+    field(
+        c"UNDELETED",
+        c"Refused deletions",
+        |_| Shown::Null,
+        |paged| int_or_null(paged.counts().then(|| paged.refused_deletions())),
+    ),
     // The number of the shard and the number of shards; null for a filter that is no shard.
-    Field {
-        word: Argument::token(c"shard", c"SHARD"),
-        label: c"Shard",
-        layers: |filter| shard(filter.shard()),
-        pages: |paged| shard(paged.shard()),
-    },
-    // How the filter forgets; null for one that does not.
-    Field {
-        word: Argument::token(c"window", c"WINDOW"),
-        label: c"Window",
-        layers: |_| Shown::Null,
-        pages: |paged| {
-            let rules = paged.window().map(|window| window.rules);
-            rules.map_or(Shown::Null, |rules| window(rules, paged.capacity()))
-        },
-    },
-    // The generations of such a filter, oldest first.
-    Field {
-        word: Argument::token(c"generations", c"GENERATIONS"),
-        label: c"Generations",
-        layers: |_| Shown::Null,
-        pages: generations,
-    },
+    field(c"SHARD", c"Shard", |f| shard(f.shard()), |p| shard(p.shard())),
+    // How the filter forgets, and the generations, oldest first; null for one that does not.
+    field(c"WINDOW", c"Window", |_| Shown::Null, window),
+    field(c"GENERATIONS", c"Generations", |_| Shown::Null, generations),
     // Which filter it is. No addition changes it, and a filter with another seed has another one.
-    Field {
-        word: Argument::token(c"identity", c"IDENTITY"),
-        label: c"Identity",
-        layers: |filter| Shown::Text(format!("{:016x}", filter.identity())),
-        pages: |paged| Shown::Text(format!("{:016x}", paged.identity())),
-    },
+    field(c"IDENTITY", c"Identity", |f| hexadecimal(f.identity()), |p| hexadecimal(p.identity())),
     // The product that makes such filters. One of RedisBloom's can go back there.
-    Field {
-        word: Argument::token(c"layout", c"LAYOUT"),
-        label: c"Layout",
-        layers: |filter| {
-            Shown::Word(match filter.family() {
-                Family::Native => c"native",
-                Family::RedisBloom(_) => c"redisbloom",
-                Family::Valkey(_) => c"valkey-bloom",
-                Family::Guava => c"guava",
-            })
-        },
-        pages: |_| Shown::Word(c"native"),
-    },
+    field(c"LAYOUT", c"Layout", product, |_| Shown::Word(c"native")),
 ];
 
 /// The words of all fields, for COMMAND DOCS.
 #[expect(clippy::indexing_slicing, reason = "evaluated by the compiler alone")]
 const WORDS: [Argument; FIELDS.len()] = {
-    let (mut words, mut i) = ([FIELDS[0].word; FIELDS.len()], 0);
+    let (mut words, mut i) = ([Argument::token(c""); FIELDS.len()], 0);
     while i < FIELDS.len() {
-        words[i] = FIELDS[i].word;
+        words[i] = Argument::token(FIELDS[i].word);
         i += 1;
     }
     words
 };
 
-fn shard(shard: Option<Shard>) -> Shown {
-    let number = |number: u16| Shown::Integer(number.into());
-    let numbers = |shard: Shard| Shown::List(vec![number(shard.index()), number(shard.count())]);
-    shard.map_or(Shown::Null, numbers)
+const fn int(number: u64) -> Shown {
+    Shown::Integer(number)
 }
 
-/// How a filter forgets. `capacity` is that of the whole window.
-fn window(Rules { span, generations, refresh }: Rules, capacity: u64) -> Shown {
+fn int_or_null(number: Option<impl Into<u64>>) -> Shown {
+    number.map_or(Shown::Null, |number| int(number.into()))
+}
+
+const fn double(number: f64) -> Shown {
+    Shown::Double(number)
+}
+
+fn hexadecimal(number: u64) -> Shown {
+    Shown::Text(format!("{number:016x}"))
+}
+
+fn layer_count(filter: &Filter) -> Shown {
+    int(filter.layers().len() as u64)
+}
+
+fn product(filter: &Filter) -> Shown {
+    Shown::Word(match filter.family() {
+        Family::Native => c"native",
+        Family::RedisBloom(_) => c"redisbloom",
+        Family::Valkey(_) => c"valkey-bloom",
+        Family::Guava => c"guava",
+    })
+}
+
+fn shard(shard: Option<Shard>) -> Shown {
+    let numbers = |shard: Shard| [shard.index(), shard.count()].map(|number| int(number.into()));
+    shard.map_or(Shown::Null, |shard| Shown::List(numbers(shard).into()))
+}
+
+fn window(paged: &Paged) -> Shown {
+    let Some(Rules { span, generations, refresh }) = paged.window().map(|window| window.rules)
+    else {
+        return Shown::Null;
+    };
     let (kind, milliseconds) = match span {
-        Span::Time(span) => (c"time", Shown::Integer(span)),
+        Span::Time(span) => (c"time", int(span)),
         Span::Items => (c"count", Shown::Null),
     };
     Shown::Map(vec![
         (c"Kind", Shown::Word(kind)),
         (c"Milliseconds", milliseconds),
-        (c"Generations", Shown::Integer(generations.into())),
+        (c"Generations", int(generations.into())),
         (c"Refresh", Shown::Bool(refresh)),
-        (c"Capacity", Shown::Integer(capacity)),
+        (c"Capacity", int(paged.capacity())),
     ])
 }
 
@@ -246,11 +209,6 @@ fn generations(paged: &Paged) -> Shown {
         return Shown::Null;
     };
     let (now, rules) = (clock(), window.rules);
-    // Items of the window for each part of it.
-    let capacity = paged.capacity().div_ceil(u64::from(rules.generations).max(1));
-    let (bytes, slots) = (paged.pages().bytes(), paged.pages().slot_count());
-    // Bytes of the pages, by the share of their slots.
-    let share = |items: u64| u128::from(bytes) * u128::from(items) / u128::from(slots.max(1));
     let generations = window.generations.iter().map(|&Generation { start, items }| {
         let started = match rules.span {
             // Only one of a window of time has a start, and only once it has an item.
@@ -258,11 +216,8 @@ fn generations(paged: &Paged) -> Shown {
             Span::Time(_) | Span::Items => None,
         };
         Shown::Map(vec![
-            (c"Started", count(started)),
-            (c"Items", Shown::Integer(items)),
-            (c"Capacity", Shown::Integer(capacity)),
-            (c"Layers", Shown::Integer(1)),
-            (c"Size", Shown::Integer(share(items).try_into().unwrap_or(bytes))),
+            (c"Started", int_or_null(started)),
+            (c"Items", int(items)),
             (c"Alive", Shown::Bool(rules.is_alive(start, now))),
         ])
     });
@@ -275,8 +230,12 @@ fn part(layer: &Layer, now: Estimate) -> Shown {
     described(layer.capacity(), layer.counted(), bytes, layer.error_rate(), now)
 }
 
+fn layers(filter: &Filter) -> Shown {
+    Shown::List(filter.estimate_layers().map(|(layer, own)| part(layer, own)).collect())
+}
+
 /// The layer below the pages, if there is one, and all pages.
-fn parts(paged: &Paged) -> Vec<Shown> {
+fn parts(paged: &Paged) -> Shown {
     let base = paged.base();
     let items = stored_items(paged);
     let (_, capacity) = paged.stack(items);
@@ -288,18 +247,19 @@ fn parts(paged: &Paged) -> Vec<Shown> {
         paged.error_rate_of_pages(),
         paged.estimate_pages(),
     );
-    base.map(|layer| part(layer, layer.estimate())).into_iter().chain([pages]).collect()
+    let below = base.map(|layer| part(layer, layer.estimate()));
+    Shown::List(below.into_iter().chain([pages]).collect())
 }
 
 /// A layer, or all pages, made for `error_rate`.
 fn described(capacity: u64, items: u64, bytes: u64, error_rate: f64, now: Estimate) -> Shown {
     Shown::Map(vec![
-        (c"Capacity", Shown::Integer(capacity)),
-        (c"Items", Shown::Integer(items)),
-        (c"Size", Shown::Integer(bytes)),
-        (c"Error rate", Shown::Double(error_rate)),
-        (c"False positive rate", Shown::Double(now.error_rate)),
-        (c"Fill", Shown::Double(now.fill)),
+        (c"Capacity", int(capacity)),
+        (c"Items", int(items)),
+        (c"Size", int(bytes)),
+        (c"Error rate", double(error_rate)),
+        (c"False positive rate", double(now.error_rate)),
+        (c"Fill", double(now.fill)),
     ])
 }
 
@@ -313,10 +273,6 @@ impl Field {
         };
         (self.label, shown)
     }
-}
-
-fn count(count: Option<u64>) -> Shown {
-    count.map_or(Shown::Null, Shown::Integer)
 }
 
 impl Shown {

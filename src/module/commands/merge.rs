@@ -1,17 +1,14 @@
 //! `BF.MERGE destination source [source ...]`: makes the destination the union of itself and the
-//! sources. All have equal parameters and seeds (`filter/merge.rs`,
-//! `filter/paged/merge.rs`).
+//! sources. All have equal parameters and seeds (`filter/merge.rs`, `filter/paged/merge.rs`). A key
+//! that is named twice counts once.
 //!
 //! Replicas and the AOF get the command as it was called: they hold the same filters at that point,
 //! and the union follows from them. Everything that can be refused is refused before anything
 //! changes.
 
-use std::{
-    collections::BTreeMap,
-    iter::{once, repeat_n},
-};
+use std::{collections::BTreeSet, iter::once};
 
-use super::{Argument, Call, Command, CommandSpec, Kind, give_up};
+use super::{Argument, Call, Command, CommandSpec, Kind, OtherKeys};
 use crate::{
     command::refusal::Refusal,
     filter::{
@@ -19,8 +16,8 @@ use crate::{
         paged::{Member, NoUnion, Paged},
     },
     module::{
-        api::{Access, Context, Key, Str, logged},
-        effects::{self, Shape},
+        api::{Access, Key, Str},
+        effects::{self, Growth},
         limit, stats,
         value::Value,
     },
@@ -35,81 +32,46 @@ impl Command for Merge {
             c"Merges Bloom filters with equal parameters and seeds into one, which may be missing",
         complexity: c"O(N), where N is the size of all filters",
         arguments: &[Argument::new(c"source", Kind::Key).multiple()],
+        other_keys: OtherKeys::All,
         ..CommandSpec::ADDS
     };
 
     fn run(call: &Call) -> Result<(), Refusal> {
-        // Without the items of the sources, the destination would answer "absent" of them.
-        merge(call).inspect_err(|_| give_up(call))
-    }
-}
-
-fn merge(call: &Call) -> Result<(), Refusal> {
-    let ctx = call.ctx;
-    let (name, names) = call.key_and_rest(1)?;
-    let mut sources = Sources::open(ctx, name, names);
-    let mut key = Key::open(ctx, name, Access::Write);
-    let own = sources.own;
-    let mut created = false;
-    let shape = match Value::complete_in_key(&mut key)? {
-        Some(value) => merge_into(call, value, own, &sources.filters()?)?,
-        // The missing destination is named as a source.
-        None if own > 0 => return Err(Refusal::NOT_FOUND),
-        None => {
-            let value = union_of(call, &sources.filters()?)?;
-            // A new key is published: a subscriber may delete a source.
-            sources.keys.clear();
-            let filled = member(&value).is_ok_and(is_filled);
-            value.put(&mut key)?;
-            created = true;
-            Some(Shape { filled, ..Shape::default() })
-        }
-    };
-    drop(sources);
-    drop(key);
-    if let Some(shape) = shape {
-        effects::merged(ctx, name, created, shape);
-    }
-    ctx.reply_ok();
-    Ok(())
-}
-
-/// The sources of a merge. Each key is opened once, however often it is named: there may be only
-/// one reference to a filter that can change it.
-struct Sources {
-    /// How often the destination is named.
-    own: usize,
-    /// The other keys in the order in which they are first named, and how often each is.
-    keys: Vec<(Key, usize)>,
-}
-
-impl Sources {
-    fn open(ctx: Context, destination: Str, names: &[Str]) -> Self {
-        let (mut own, mut times) = (0_usize, BTreeMap::new());
-        for (place, &name) in names.iter().enumerate() {
-            if name.bytes() == destination.bytes() {
-                own = own.saturating_add(1);
-            } else {
-                let (_, _, times) = times.entry(name.bytes()).or_insert((place, name, 0_usize));
-                *times = times.saturating_add(1);
+        let ctx = call.ctx;
+        let (name, names) = call.key_and_rest(1)?;
+        // There may be only one reference to a filter that can change it.
+        let mut seen = BTreeSet::from([name.bytes()]);
+        let own = names.iter().any(|source| source.bytes() == name.bytes());
+        let mut names: Vec<Str> = names.to_vec();
+        names.retain(|name| seen.insert(name.bytes()));
+        Key::settle(ctx, name, names.iter().copied());
+        let mut keys: Vec<Key> =
+            names.iter().map(|&name| Key::open(ctx, name, Access::Write)).collect();
+        let mut key = Key::open(ctx, name, Access::Write);
+        let sources = keys
+            .iter_mut()
+            .map(|key| member(Value::complete_in_key(key)?.ok_or(Refusal::NOT_FOUND)?))
+            .collect::<Result<Vec<Member>, Refusal>>()?;
+        let (created, growth) = match Value::complete_in_key(&mut key)? {
+            Some(value) => (false, merge_into(call, value, &sources)?),
+            // The missing destination is named as a source.
+            None if own => return Err(Refusal::NOT_FOUND),
+            None => {
+                let value = union_of(call, &sources)?;
+                // A new key is published: a subscriber may delete a source.
+                keys.clear();
+                let filled = member(&value).is_ok_and(is_filled);
+                value.put(&mut key)?;
+                (true, Some(Growth { filled, ..Growth::default() }))
             }
+        };
+        drop(keys);
+        drop(key);
+        if let Some(growth) = growth {
+            effects::merged(ctx, name, created, growth);
         }
-        let mut named: Vec<_> = times.into_values().collect();
-        named.sort_by_key(|&(place, ..)| place);
-        Key::settle(ctx, destination, named.iter().map(|&(_, name, _)| name));
-        let open = |(_, name, times)| (Key::open(ctx, name, Access::Write), times);
-        Self { own, keys: named.into_iter().map(open).collect() }
-    }
-
-    /// The filters, each as often as its name has an effect.
-    fn filters(&mut self) -> Result<Vec<Member<'_>>, Refusal> {
-        let mut filters = Vec::with_capacity(self.keys.len());
-        for (key, times) in &mut self.keys {
-            let filter = member(Value::complete_in_key(key)?.ok_or(Refusal::NOT_FOUND)?)?;
-            let more = filter.repeats(times.saturating_sub(1));
-            filters.extend(repeat_n(filter, more.saturating_add(1)));
-        }
-        Ok(filters)
+        ctx.reply_ok();
+        Ok(())
     }
 }
 
@@ -131,17 +93,14 @@ fn layers<'a>(filters: &[Member<'a>]) -> Option<Vec<&'a Filter>> {
     layers.collect()
 }
 
-/// Makes a filter the union of itself, `own` times more of itself, and `others`. Returns how it
-/// changed, or `None` if nothing changed.
+/// Makes a filter the union of itself and `others`. Returns how it changed, or `None` if nothing
+/// changed.
 fn merge_into(
     call: &Call,
     value: &mut Value,
-    own: usize,
     others: &[Member],
-) -> Result<Option<Shape>, Refusal> {
-    let first = member(value)?;
-    let own = first.repeats(own);
-    let was_filled = is_filled(first);
+) -> Result<Option<Growth>, Refusal> {
+    let was_filled = is_filled(member(value)?);
     let before = value.share();
     match (&mut *value, layers(others)) {
         (Value::Ready(filter), Some(others)) => {
@@ -153,8 +112,8 @@ fn merge_into(
             union.write(filter, &others).map_err(|error| refused(call, error))?;
         }
         _ => {
-            let all = repeat_n(member(value)?, own.saturating_add(1)).chain(others.iter().copied());
-            let Some(union) = union_of_pages(call, &all.collect::<Vec<_>>())? else {
+            let all: Vec<_> = once(member(value)?).chain(others.iter().copied()).collect();
+            let Some(union) = union_of_pages(call, &all)? else {
                 return Ok(None);
             };
             *value = Value::Paged(union);
@@ -162,7 +121,7 @@ fn merge_into(
     }
     let layers = before.grew(value.share());
     let filled = !was_filled && is_filled(member(value)?);
-    Ok(Some(Shape { layers, filled, ..Shape::default() }))
+    Ok(Some(Growth { layers, filled, ..Growth::default() }))
 }
 
 /// Whether the filter is non-scaling and full.
@@ -193,10 +152,10 @@ fn union_of(call: &Call, filters: &[Member]) -> Result<Value, Refusal> {
             (None, _) => Err(Refusal::INTERNAL),
         };
     };
-    let union = union(call, &filters, 0)?;
     let [first, others @ ..] = filters.as_slice() else {
-        return Err(Refusal::ARITY);
+        return Err(Refusal::NOT_FOUND);
     };
+    let union = union(call, &filters, 0)?;
     let mut filter = first.duplicate().map_err(|error| refused(call, error))?;
     union.write(&mut filter, others).map_err(|error| refused(call, error))?;
     Ok(Value::Ready(filter))
@@ -228,11 +187,9 @@ fn unmergeable(call: &Call, why: Unmergeable) -> Refusal {
     let refusal = Refusal::Unmergeable(why);
     if matches!(why, Unmergeable::Full { .. } | Unmergeable::Rate | Unmergeable::Large(_)) {
         stats::REFUSED.add(1);
-        call.ctx.warn_rate_limited(|| {
-            let text = refusal.text(std::iter::empty());
-            let (key, why) = (logged(call.key()), text.to_string_lossy());
-            format!("key '{key}': BF.MERGE refused: {}", why.trim_start_matches("ERR "))
-        });
+        let text = refusal.text(std::iter::empty());
+        let why = text.to_string_lossy();
+        call.log(format_args!("refused: {}", why.trim_start_matches("ERR ")));
     }
     refusal
 }
@@ -240,5 +197,5 @@ fn unmergeable(call: &Call, why: Unmergeable) -> Refusal {
 /// The refusal if there is no memory for the union.
 #[cold]
 fn refused(call: &Call, error: filter::Error) -> Refusal {
-    super::refused(call, "BF.MERGE", error.into(), Refusal::NO_MEMORY)
+    call.refused(error, Refusal::NO_MEMORY)
 }

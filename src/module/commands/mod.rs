@@ -5,21 +5,25 @@
 //! server passed, catches a panic, and sends a refusal. For a command with two keys the server may
 //! also ask at which positions the keys are; then `entry` answers, and `run` is not called.
 
+mod addition;
 mod batch;
+mod create;
 mod pages;
 mod registration;
 mod sharded;
 
-use std::ffi::{CStr, c_int};
+use std::{
+    ffi::{CStr, c_int},
+    fmt::Display,
+};
 
-use registration::{CommandSpec, Uses};
+use registration::{CommandSpec, OtherKeys, Uses};
 
 use super::{
     api::{Access, Context, Key, Str, logged, raw},
-    effects, limit,
+    limit,
     panic_guard::guarded,
     stats, unapplied,
-    value::Value,
 };
 use crate::{
     codec,
@@ -48,7 +52,7 @@ macro_rules! commands {
 
 // File: the commands in it.
 commands! {
-    add: Add, MultiAdd;
+    add: Add, MultiAdd, Insert;
     bulk: BulkAdd, BulkExists;
     card: Card;
     count: Count;
@@ -59,7 +63,6 @@ commands! {
     forget: Forget, Shifted;
     import: Import, Load;
     info: Info;
-    insert: Insert;
     merge: Merge;
     reserve: Reserve;
 }
@@ -90,7 +93,7 @@ unsafe extern "C" fn entry<C: Command>(
     let words = unsafe {
         std::slice::from_raw_parts(argv.cast::<Str>(), usize::try_from(argc).unwrap_or(0))
     };
-    let call = Call { ctx, words };
+    let call = Call { ctx, words, uses: C::SPEC.uses };
     // Read as UTF-8 by the compiler, not with every command.
     let name = const {
         match C::SPEC.name.to_str() {
@@ -99,19 +102,19 @@ unsafe extern "C" fn entry<C: Command>(
         }
     };
     // Decided by the compiler: a command with one key is never asked, and does not look.
-    if const { C::SPEC.second_key().is_some() } && ctx.asks_for_keys() {
+    if const { C::SPEC.asks_for_keys() } && ctx.asks_for_keys() {
         guarded(name, (), || C::SPEC.report_keys(ctx, words));
         return raw::REDISMODULE_OK as c_int;
     }
     // Refused inside: a result that passes `guarded` takes more instructions, the longer the more.
     let finished = guarded(name, false, || {
         if let Err(refusal) = C::run(&call) {
-            call.refuse(refusal, C::SPEC.uses);
+            call.refuse(refusal);
         }
         true
     });
     if !finished {
-        guarded(name, (), || call.refuse(Refusal::INTERNAL, C::SPEC.uses));
+        guarded(name, (), || call.refuse(Refusal::INTERNAL));
     }
     raw::REDISMODULE_OK as c_int
 }
@@ -121,6 +124,7 @@ struct Call<'a> {
     ctx: Context<'a>,
     /// All its words, the command's name first.
     words: &'a [Str<'a>],
+    uses: Uses,
 }
 
 impl<'a> Call<'a> {
@@ -139,6 +143,13 @@ impl<'a> Call<'a> {
         let (key, rest) = self.key_and_rest(N)?;
         Ok((key, *<&[Str<'a>; N]>::try_from(rest).map_err(|_| Refusal::ARITY)?))
     }
+
+    /// The open key.
+    #[inline]
+    fn open(&self, access: Access) -> Result<Key, Refusal> {
+        let (name, _) = self.key_and_rest(0)?;
+        Ok(Key::open(self.ctx, name, access))
+    }
 }
 
 impl Call<'_> {
@@ -153,19 +164,21 @@ impl Call<'_> {
         self.word(1)
     }
 
-    /// Answers that the command was refused. If it was to make the key, for a primary, an AOF or a
-    /// slot migration, the key gets a placeholder.
+    /// Answers that the command was refused, or stopped in the middle of its reply. If a primary,
+    /// an AOF or a slot migration sent it, the change is reported as lost, and a key that lacks
+    /// items gets a placeholder.
     #[cold]
-    fn refuse(&self, refusal: Refusal, uses: Uses) {
+    fn refuse(&self, refusal: Refusal) {
         let text = refusal.text(self.words.iter().map(|word| word.bytes()));
-        if uses != Uses::Reads {
-            self.report_unapplied(&text);
-        }
-        if matches!(uses, Uses::Adds | Uses::Fills)
-            && self.ctx.is_replayed()
+        self.report_unapplied(&text);
+        if self.ctx.is_replayed()
             && let Some(&key) = self.words.get(1)
         {
-            unapplied::leave_placeholder(self.ctx, key);
+            match self.uses {
+                Uses::Adds => unapplied::give_up(self.ctx, key),
+                Uses::Fills => unapplied::leave_placeholder(self.ctx, key),
+                Uses::Reads | Uses::Deletes => {}
+            }
         }
         if refusal == Refusal::ARITY {
             self.ctx.reply_wrong_arity();
@@ -174,42 +187,41 @@ impl Call<'_> {
         }
     }
 
+    /// Replies with an array of booleans and the error that stopped the command, which comes last:
+    /// clients stop reading at the first error.
+    fn reply_each(&self, count: usize, each: impl Iterator<Item = bool>, error: Option<Refusal>) {
+        self.ctx.reply_array(count.saturating_add(error.is_some().into()));
+        each.for_each(|yes| self.ctx.reply_bool(yes));
+        if let Some(error) = error {
+            self.refuse(error);
+        }
+    }
+
     /// Counts and logs a change that a primary, an AOF or a slot migration sent, and that was not
     /// made here. Of other changes the client gets the answer, which is enough.
     #[cold]
     fn report_unapplied(&self, why: &CStr) {
-        if !self.ctx.is_replayed() {
-            return;
+        if self.uses != Uses::Reads && self.ctx.is_replayed() {
+            unapplied::report(self.ctx, self.word(0), self.key(), why.to_string_lossy());
         }
-        unapplied::report(self.ctx, self.word(0), self.key(), why.to_string_lossy());
     }
-}
 
-/// Deletes the filter in the key if a primary, an AOF or a slot migration sent the command, which
-/// failed here: the filter would answer "absent" of items that it should have. [`Call::refuse`]
-/// puts a placeholder there.
-#[cold]
-fn give_up(call: &Call) {
-    let Some(&name) = call.words.get(1).filter(|_| call.ctx.is_replayed()) else {
-        return;
-    };
-    let mut key = Key::open(call.ctx, name, Access::Write);
-    if matches!(Value::complete_in_key(&mut key), Ok(Some(_))) {
-        key.delete();
-        drop(key);
-        effects::dropped(call.ctx, name);
+    /// Tells the log, for example what the client's error text cannot say.
+    #[cold]
+    fn log(&self, what: impl Display) {
+        self.ctx.warn_rate_limited(|| {
+            let name = self.word(0).to_ascii_uppercase();
+            format!("key '{}': {} {what}", logged(self.key()), logged(&name))
+        });
     }
-}
 
-/// Tells the log what the client's error text cannot say.
-#[cold]
-fn refused(call: &Call, command: &str, error: codec::Error, refusal: Refusal) -> Refusal {
-    call.ctx.warn_rate_limited(|| {
-        let (key, why) = (logged(call.key()), limit::explained(call.ctx, error));
-        format!("key '{key}': {command} refused: {why}")
-    });
-    if refusal == Refusal::NO_MEMORY {
-        stats::REFUSED.add(1);
+    /// Counts a refusal for want of memory, and logs why something was refused.
+    #[cold]
+    fn refused(&self, error: impl Into<codec::Error>, refusal: Refusal) -> Refusal {
+        self.log(format_args!("refused: {}", limit::explained(error)));
+        if [Refusal::NO_MEMORY, Refusal::NO_GROWTH].contains(&refusal) {
+            stats::REFUSED.add(1);
+        }
+        refusal
     }
-    refusal
 }

@@ -1,4 +1,4 @@
-//! Filters that grow, count or forget (`filter/paged/mod.rs`): additions and queries of a command.
+//! Filters that grow, count or forget (`filter/paged/mod.rs`): additions, and what time does.
 //!
 //! Time matters to windows alone. Only an addition by an ordinary client of a primary looks at a
 //! clock, once. What a primary, an AOF or a slot migration sends is obeyed, and so is every
@@ -7,8 +7,7 @@
 
 use super::{
     Call,
-    batch::{Added, refused},
-    sharded,
+    addition::{Added, refused},
 };
 use crate::{
     command::refusal::Refusal,
@@ -18,11 +17,10 @@ use crate::{
     },
     module::{
         api::clock,
-        effects::Shape,
+        effects::Growth,
         limit,
         stats::{self, BEFORE_ALL, Share},
         sweeps,
-        value::now,
     },
 };
 
@@ -34,21 +32,21 @@ pub(super) fn add_items<'a>(
     call: &Call,
     paged: &mut Paged,
     items: impl Iterator<Item = &'a [u8]> + Clone,
-) -> Added {
-    // The first item may belong to another shard, and then not even a generation may start.
-    if items.clone().next().is_none() {
-        return Added::default();
-    }
-    let Some(author) = author(call, paged.window().is_some()) else {
-        return Added { error: Some(Refusal::ON_REPLICA), ..Added::default() };
+    added: &mut Added,
+) {
+    let author = match author(call, paged.window().is_some()) {
+        Ok(author) => author,
+        Err(refusal) => {
+            added.error = Some(refusal);
+            return;
+        }
     };
     let shift = turn(call, paged, author);
     let before = Before::of(paged, author);
-    let mut answers = Vec::new();
     let ceiling = |demand| limit::ceiling(call.ctx, demand);
-    let outcome = paged.add_each(items, author, ceiling, |chunk| answers.push(chunk));
-    let shape = Shape { shift, ..before.changed(call, paged) };
-    Added { answers, shape, error: outcome.err().map(|error| refused(call, error)) }
+    let outcome = paged.add_each(items, author, ceiling, |chunk| added.push(chunk));
+    added.growth = Growth { shift, ..before.changed(call, paged) };
+    added.error = outcome.err().map(|error| refused(call, error));
 }
 
 /// Adds an item, if no generation must start for it. Otherwise returns `None`, also if the item is
@@ -60,31 +58,30 @@ pub(super) fn add_in_place(
     call: &Call,
     paged: &mut Paged,
     item: &[u8],
-) -> Option<(Addition, Shape)> {
-    if !sharded::owns(paged.shard(), item) {
-        return None;
-    }
-    let author = author(call, paged.window().is_some())?;
+) -> Option<(Addition, Growth)> {
+    let author = author(call, paged.window().is_some()).ok()?;
     if is_due(paged, author) {
         return None;
     }
     let before = Before::of(paged, author);
     let hash = paged.hash(item);
     let addition = paged.add(hash, author, |demand| limit::ceiling(call.ctx, demand)).ok()?;
-    let shape = if addition.changed { before.changed(call, paged) } else { Shape::default() };
-    Some((addition, shape))
+    let growth = if addition.changed { before.changed(call, paged) } else { Growth::default() };
+    Some((addition, growth))
 }
 
-/// For whom the command adds. Reads the clock for a client of a primary and a window alone. `None`
-/// for a window and a client of a writable replica: its items would go into a generation that may
-/// be out of the window, since time comes there from the primary.
+/// For whom the command adds. Reads the clock for a client of a primary and a window alone.
+///
+/// # Errors
+/// `ON_REPLICA` for a window and a client of a writable replica: its items would go into a
+/// generation that may be out of the window, since time comes there from the primary.
 #[inline]
-pub(super) fn author(call: &Call, is_window: bool) -> Option<Author> {
+pub(super) fn author(call: &Call, is_window: bool) -> Result<Author, Refusal> {
     match (is_window, limit::must_obey(call.ctx)) {
-        (false, true) => Some(Author::Obeyed),
-        (false, false) => Some(Author::Client(0)),
-        (true, true) => call.ctx.is_replayed().then_some(Author::Obeyed),
-        (true, false) => Some(Author::Client(clock())),
+        (true, true) if !call.ctx.is_replayed() => Err(Refusal::ON_REPLICA),
+        (_, true) => Ok(Author::Obeyed),
+        (false, false) => Ok(Author::Client(0)),
+        (true, false) => Ok(Author::Client(clock())),
     }
 }
 
@@ -129,7 +126,7 @@ impl Before {
     }
 
     /// Counts what additions, deletions or a union changed.
-    pub(super) fn changed(self, call: &Call, paged: &Paged) -> Shape {
+    pub(super) fn changed(self, call: &Call, paged: &Paged) -> Growth {
         let (opened, _) = self.generations(paged);
         let layers = self.share.grew(Share::of_pages(paged));
         let filled = !self.full && is_full(paged, self.author);
@@ -140,7 +137,7 @@ impl Before {
         if paged.window().is_some_and(looks) {
             sweep_later(call, paged, self.author);
         }
-        Shape { shift: None, opened: opened > 0, layers, filled }
+        Growth { shift: None, opened: opened > 0, layers, filled }
     }
 
     /// Counts what a shift changed. Returns how many generations were forgotten.
@@ -187,11 +184,4 @@ fn is_full(paged: &Paged, author: Author) -> bool {
     };
     let drops = paged.window().is_some_and(|window| window.rules.span == Span::Items);
     paged.expansion().factor().is_none() && !drops && paged.items(now) >= paged.capacity()
-}
-
-/// Whether the item may have been added, within the window that ends now if it is one.
-#[inline(never)]
-pub(super) fn contains(call: &Call, paged: &Paged, item: &[u8]) -> Result<bool, Refusal> {
-    sharded::check(call, paged.shard(), item)?;
-    Ok(paged.contains(paged.hash(item), now(paged)))
 }

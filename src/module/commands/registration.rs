@@ -13,7 +13,7 @@ use std::{
     iter::once,
 };
 
-use super::super::api::{Context, Str, call, raw};
+use super::super::api::{Context, NewCommand, Str, raw};
 use crate::command::{
     argument::{Argument, Kind},
     options::{self, Place},
@@ -36,9 +36,9 @@ pub(super) struct CommandSpec {
     pub(super) since: &'static CStr,
     /// Hints for clients, such as `dont_cache`.
     pub(super) tips: Option<&'static CStr>,
-    /// The arguments after the key, which is the first argument of every command. A key in a block
-    /// is a second key. Further keys without a token can only be the only argument.
+    /// The arguments after the key, which is the first argument of every command.
     pub(super) arguments: &'static [Argument],
+    pub(super) other_keys: OtherKeys,
 }
 
 impl CommandSpec {
@@ -54,6 +54,7 @@ impl CommandSpec {
         since: OWN_SINCE,
         tips: None,
         arguments: &[],
+        other_keys: OtherKeys::None,
     };
     /// A command that creates a filter, or adds to one, and answers of its items.
     pub(super) const ADDS: Self = Self {
@@ -82,6 +83,16 @@ pub(super) enum Uses {
     Deletes,
 }
 
+/// The keys of a command after the first. They are only read.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum OtherKeys {
+    None,
+    /// Every word after the first key.
+    All,
+    /// A second key behind this word, if the word follows the first key.
+    Behind(&'static CStr),
+}
+
 /// The first release of this module with the commands and arguments that RedisBloom lacks.
 pub(super) const OWN_SINCE: &CStr = c"0.1.0";
 
@@ -91,7 +102,7 @@ const CATEGORY: &CStr = c"bloom";
 
 /// Adds the category; call this once, before the commands are registered.
 pub(super) fn add_category(ctx: Context) {
-    call!(RedisModule_AddACLCategory(ctx.as_ptr(), CATEGORY.as_ptr()));
+    ctx.add_category(CATEGORY);
 }
 
 impl CommandSpec {
@@ -101,43 +112,29 @@ impl CommandSpec {
         ctx: Context,
         entry: raw::RedisModuleCmdFunc,
     ) -> Result<(), String> {
-        let name = self.name.as_ptr();
         let mut flags = self.flags.to_owned();
-        if self.second_key().is_some() {
+        if self.asks_for_keys() {
             let text = format!("{} getkeys-api", flags.to_string_lossy());
             flags = CString::new(text).unwrap_or_default();
         }
-        let last: c_int = if self.has_only_keys() { -1 } else { 1 };
-        let created: c_int =
-            call!(RedisModule_CreateCommand(ctx.as_ptr(), name, entry, flags.as_ptr(), 1, last, 1));
-        let command: *mut raw::RedisModuleCommand =
-            call!(RedisModule_GetCommand(ctx.as_ptr(), name));
-        if created != raw::REDISMODULE_OK as c_int || command.is_null() {
-            return Err(format!("the server refuses the command {}", self.name.to_string_lossy()));
-        }
+        let last: c_int = if matches!(self.other_keys, OtherKeys::All) { -1 } else { 1 };
+        let command = ctx
+            .create_command(self.name, entry, &flags, last)
+            .ok_or_else(|| format!("the server refuses {}", self.name.to_string_lossy()))?;
         self.set_categories(command);
-        if !self.describe(command) {
-            return Err(format!(
-                "the server refuses the description of {}",
-                self.name.to_string_lossy()
-            ));
+        if self.describe(command) {
+            return Ok(());
         }
-        Ok(())
+        Err(format!("the server refuses the description of {}", self.name.to_string_lossy()))
     }
 
     /// Sets the ACL categories, on servers that have them for modules. Leaves out `bloom` if the
     /// server does not know this category, and of commands that RedisBloom lacks: its tests expect
     /// exactly its own commands there.
-    fn set_categories(&self, command: *mut raw::RedisModuleCommand) {
-        let set = |categories: &str| -> bool {
-            let categories = format!("{categories}\0");
-            let set: c_int =
-                call!(RedisModule_SetCommandACLCategories(command, categories.as_ptr().cast()));
-            set == raw::REDISMODULE_OK as c_int
-        };
+    fn set_categories(&self, command: NewCommand) {
         let bloom = format!("{} {}", self.categories, CATEGORY.to_string_lossy());
-        if !(self.is_redisblooms() && set(&bloom)) {
-            set(self.categories);
+        if !(self.is_redisblooms() && command.set_categories(&bloom)) {
+            command.set_categories(self.categories);
         }
     }
 
@@ -146,21 +143,9 @@ impl CommandSpec {
         self.since != OWN_SINCE
     }
 
-    /// Whether every word after the first key is a key.
-    const fn has_only_keys(&self) -> bool {
-        matches!(self.arguments, [Argument { kind: Kind::Key, .. }])
-    }
-
-    /// The word before the second key, if the command has a second key.
-    pub(super) const fn second_key(&self) -> Option<&'static CStr> {
-        let mut arguments = self.arguments;
-        while let [argument, rest @ ..] = arguments {
-            if let [Argument { kind: Kind::Key, .. }] = argument.parts {
-                return argument.token;
-            }
-            arguments = rest;
-        }
-        None
+    /// Whether the server has to ask the command where its keys are.
+    pub(super) const fn asks_for_keys(&self) -> bool {
+        matches!(self.other_keys, OtherKeys::Behind(_))
     }
 
     /// Reports the positions and flags of the keys of a call to the server.
@@ -168,30 +153,28 @@ impl CommandSpec {
     /// `words` is any call with the command's arity. Valkey calls this on its I/O threads too,
     /// while other commands run: it must read only its arguments.
     pub(super) fn report_keys(&self, ctx: Context, words: &[Str]) {
-        let behind = self.second_key().and_then(|token| {
-            let word = words.get(SECOND_KEY_WORD)?;
-            let found = word.bytes().eq_ignore_ascii_case(token.to_bytes());
-            found.then_some((SECOND_KEY_WORD + 1, SECOND_KEY_FLAGS))
-        });
-        for (position, flags) in once((1, self.uses.key_flags())).chain(behind) {
-            if position < words.len() {
-                ctx.report_key(position, flags);
-            }
+        ctx.report_key(1, self.uses.key_flags());
+        let second = words.get(SECOND_KEY_WORD);
+        if let (OtherKeys::Behind(token), Some(word)) = (self.other_keys, second)
+            && word.bytes().eq_ignore_ascii_case(token.to_bytes())
+            && SECOND_KEY_WORD + 1 < words.len()
+        {
+            ctx.report_key(SECOND_KEY_WORD + 1, SECOND_KEY_FLAGS);
         }
     }
 
-    fn describe(&self, command: *mut raw::RedisModuleCommand) -> bool {
-        let mut lists = Vec::new();
-        let mut key = describe(&Argument::new(c"key", Kind::Key), &mut lists);
+    fn describe(&self, command: NewCommand) -> bool {
+        let mut kept = Kept::default();
+        let mut key = kept.describe(&Argument::new(c"key", Kind::Key));
         key.key_spec_index = 0;
         let mut arguments = vec![key];
         for argument in self.arguments {
             let Kind::Options { reserve } = argument.kind else {
-                arguments.push(describe(argument, &mut lists));
+                arguments.push(kept.describe(argument));
                 continue;
             };
             for option in options::taken(reserve).filter(|option| option.place != Place::Valkeys) {
-                let mut described = describe(&option.argument, &mut lists);
+                let mut described = kept.describe(&option.argument.optional());
                 if option.place == Place::Own && self.is_redisblooms() {
                     described.since = OWN_SINCE.as_ptr();
                 }
@@ -199,10 +182,10 @@ impl CommandSpec {
             }
         }
         arguments.push(END_OF_ARGUMENTS);
-        let second = match self.second_key() {
-            Some(word) => key_behind(word),
-            None if self.has_only_keys() => keys_at(SECOND_KEY_WORD, -1, SECOND_KEY_FLAGS),
-            None => END_OF_KEY_SPECS,
+        let second = match self.other_keys {
+            OtherKeys::Behind(word) => key_behind(word),
+            OtherKeys::All => keys_at(SECOND_KEY_WORD, -1, SECOND_KEY_FLAGS),
+            OtherKeys::None => END_OF_KEY_SPECS,
         };
         let mut key_specs = [keys_at(1, 0, self.uses.key_flags()), second, END_OF_KEY_SPECS];
         let info = raw::RedisModuleCommandInfo {
@@ -216,11 +199,12 @@ impl CommandSpec {
             key_specs: key_specs.as_mut_ptr(),
             args: arguments.as_mut_ptr(),
         };
-        // The server copies everything. Pointers in `arguments` point into `lists`, which must live
+        // The server copies everything. Pointers in `arguments` point into `kept`, which must live
         // until then.
-        let set: c_int = call!(RedisModule_SetCommandInfo(command, &raw const info));
-        drop(lists);
-        set == raw::REDISMODULE_OK as c_int
+        // SAFETY: as the server wants it, and everything that it points to is alive.
+        let described = unsafe { command.describe(&info) };
+        drop(kept);
+        described
     }
 }
 
@@ -277,48 +261,61 @@ fn key_behind(word: &'static CStr) -> raw::RedisModuleCommandKeySpec {
     spec
 }
 
-/// Converts an argument for the server; stores the lists that it points to in `lists`.
-fn describe(
-    argument: &Argument,
-    lists: &mut Vec<Box<[raw::RedisModuleCommandArg]>>,
-) -> raw::RedisModuleCommandArg {
-    use raw::{
-        REDISMODULE_CMD_ARG_MULTIPLE as MULTIPLE, REDISMODULE_CMD_ARG_OPTIONAL as OPTIONAL,
-        RedisModuleCommandArgType_REDISMODULE_ARG_TYPE_BLOCK as BLOCK,
-        RedisModuleCommandArgType_REDISMODULE_ARG_TYPE_DOUBLE as DOUBLE,
-        RedisModuleCommandArgType_REDISMODULE_ARG_TYPE_INTEGER as INTEGER,
-        RedisModuleCommandArgType_REDISMODULE_ARG_TYPE_KEY as KEY,
-        RedisModuleCommandArgType_REDISMODULE_ARG_TYPE_ONEOF as ONE_OF,
-        RedisModuleCommandArgType_REDISMODULE_ARG_TYPE_PURE_TOKEN as TOKEN,
-        RedisModuleCommandArgType_REDISMODULE_ARG_TYPE_STRING as STRING,
-    };
-    let mut described = raw::RedisModuleCommandArg {
-        name: argument.name.as_ptr(),
-        type_: match argument.kind {
-            Kind::String => STRING,
-            Kind::Integer => INTEGER,
-            Kind::Double => DOUBLE,
-            Kind::Key => KEY,
-            Kind::Token => TOKEN,
-            Kind::Block | Kind::Options { .. } => BLOCK,
-            Kind::OneOf => ONE_OF,
-        },
-        token: argument.token.map_or(std::ptr::null(), CStr::as_ptr),
-        flags: (if argument.optional { OPTIONAL } else { 0 }
-            | if argument.multiple { MULTIPLE } else { 0 }) as c_int,
-        ..END_OF_ARGUMENTS
-    };
-    if argument.kind == Kind::Key {
-        // Key spec 0 is that of the first key.
-        described.key_spec_index = 1;
+/// What the descriptions of arguments point to.
+#[derive(Default)]
+struct Kept {
+    names: Vec<CString>,
+    lists: Vec<Box<[raw::RedisModuleCommandArg]>>,
+}
+
+impl Kept {
+    /// Converts an argument for the server. A token with a value is a block.
+    fn describe(&mut self, argument: &Argument) -> raw::RedisModuleCommandArg {
+        use raw::{
+            REDISMODULE_CMD_ARG_MULTIPLE as MULTIPLE, REDISMODULE_CMD_ARG_OPTIONAL as OPTIONAL,
+            RedisModuleCommandArgType_REDISMODULE_ARG_TYPE_BLOCK as BLOCK,
+            RedisModuleCommandArgType_REDISMODULE_ARG_TYPE_DOUBLE as DOUBLE,
+            RedisModuleCommandArgType_REDISMODULE_ARG_TYPE_INTEGER as INTEGER,
+            RedisModuleCommandArgType_REDISMODULE_ARG_TYPE_KEY as KEY,
+            RedisModuleCommandArgType_REDISMODULE_ARG_TYPE_ONEOF as ONE_OF,
+            RedisModuleCommandArgType_REDISMODULE_ARG_TYPE_PURE_TOKEN as TOKEN,
+            RedisModuleCommandArgType_REDISMODULE_ARG_TYPE_STRING as STRING,
+        };
+        let name = argument.name.or(argument.token).unwrap_or_default();
+        let name = CString::new(name.to_bytes().to_ascii_lowercase()).unwrap_or_default();
+        let mut described = raw::RedisModuleCommandArg {
+            name: name.as_ptr(),
+            type_: match argument.kind {
+                Kind::String => STRING,
+                Kind::Integer => INTEGER,
+                Kind::Double => DOUBLE,
+                Kind::Key => KEY,
+                Kind::Token => TOKEN,
+                Kind::Block | Kind::Options { .. } => BLOCK,
+                Kind::OneOf => ONE_OF,
+            },
+            token: argument.token.map_or(std::ptr::null(), CStr::as_ptr),
+            flags: (if argument.optional { OPTIONAL } else { 0 }
+                | if argument.multiple { MULTIPLE } else { 0 }) as c_int,
+            // Key spec 0 is that of the first key.
+            key_spec_index: if argument.kind == Kind::Key { 1 } else { -1 },
+            ..END_OF_ARGUMENTS
+        };
+        let value = Argument::new(argument.token.unwrap_or_default(), argument.kind);
+        let mut parts = argument.parts;
+        if argument.token.is_some() && !matches!(described.type_, TOKEN | BLOCK) {
+            described.type_ = BLOCK;
+            parts = std::slice::from_ref(&value);
+        }
+        if !parts.is_empty() {
+            let parts = parts.iter().map(|part| self.describe(part));
+            let mut list: Box<[_]> = parts.chain(once(END_OF_ARGUMENTS)).collect();
+            described.subargs = list.as_mut_ptr();
+            self.lists.push(list);
+        }
+        self.names.push(name);
+        described
     }
-    if !argument.parts.is_empty() {
-        let parts = argument.parts.iter().map(|part| describe(part, lists));
-        let mut list: Box<[_]> = parts.chain(once(END_OF_ARGUMENTS)).collect();
-        described.subargs = list.as_mut_ptr();
-        lists.push(list);
-    }
-    described
 }
 
 /// Sizes of the structures above. The server steps through the arrays by them, because its own

@@ -1,12 +1,11 @@
 //! `BF.RESERVE key error_rate capacity [options]`: creates an empty filter.
 
-use super::{Argument, Call, Command, CommandSpec, Kind};
+use super::{Argument, Call, Command, CommandSpec, Kind, create};
 use crate::{
-    command::{args, refusal::Refusal, replayed},
+    command::{args, refusal::Refusal},
     module::{
         api::{Access, Key},
-        create,
-        effects::{self, Items, Shape},
+        effects::{self, Growth, Items},
         value::Value,
     },
 };
@@ -32,20 +31,16 @@ impl Command for Reserve {
     fn run(call: &Call) -> Result<(), Refusal> {
         let (name, words) = call.key_and_rest(2)?;
         let words = words.iter().map(|word| word.bytes());
-        let options = if call.ctx.is_replayed() {
-            replayed::reserve(name.bytes(), words)?
-        } else {
-            args::reserve(words)?
-        };
+        let options = args::reserve(words, call.ctx.is_replayed())?;
         let mut key = Key::open(call.ctx, name, Access::Write);
         if Value::in_key(&mut key)?.is_some() {
             return Err(Refusal::EXISTS);
         }
-        let (value, created) = create::filter(call.ctx, name.bytes(), options)?;
+        let (value, created) = create::filter(call, options)?;
         value.put(&mut key)?;
         drop(key);
         let nothing = Items::Listed(Vec::new());
-        effects::announce(call.ctx, name, Some(&created), &nothing, Shape::default());
+        effects::announce(call.ctx, name, Some(&created), &nothing, Growth::default());
         call.ctx.reply_ok();
         Ok(())
     }

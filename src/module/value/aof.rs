@@ -2,12 +2,12 @@
 //! limit of 512 MB for an argument. A filter of valkey-bloom's type is a single BF.LOAD, as
 //! valkey-bloom writes it.
 
-use std::ffi::{c_longlong, c_void};
+use std::ffi::c_void;
 
 use super::{Value, with_value};
 use crate::{
     codec::valkey_bloom,
-    module::api::{call, raw},
+    module::api::{Str, Stream, raw},
 };
 
 pub(super) unsafe extern "C" fn rewrite(
@@ -15,27 +15,32 @@ pub(super) unsafe extern "C" fn rewrite(
     key: *mut raw::RedisModuleString,
     value: *mut c_void,
 ) {
+    // SAFETY: the server passes its stream and a name, for this call.
+    let (stream, key) = unsafe { lent(io, key) };
     // SAFETY: the server passes a live value.
-    unsafe { with_value("aof_rewrite", (), value, |value| emit_chunks(io, key, value)) };
+    unsafe { with_value("aof_rewrite", (), value, |value| emit_chunks(stream, key, value)) };
+}
+
+/// Wraps what the server passes to a callback.
+///
+/// # Safety
+/// Both are alive for `'a`.
+unsafe fn lent<'a>(
+    io: *mut raw::RedisModuleIO,
+    key: *mut raw::RedisModuleString,
+) -> (Stream<'a>, Str<'a>) {
+    // SAFETY: the caller's promise.
+    let stream = unsafe { Stream::new(io) };
+    // SAFETY: the caller's promise.
+    (stream, unsafe { Str::new(key) })
 }
 
 /// Writes a value as BF.LOADCHUNK commands.
-fn emit_chunks(io: *mut raw::RedisModuleIO, key: *mut raw::RedisModuleString, value: &Value) {
-    let emit = |iterator: i64, data: &[u8]| {
-        call!(RedisModule_EmitAOF(
-            io,
-            c"BF.LOADCHUNK".as_ptr(),
-            c"slb".as_ptr(),
-            key,
-            iterator as c_longlong,
-            data.as_ptr(),
-            data.len(),
-        ));
-    };
+fn emit_chunks(stream: Stream, key: Str, value: &Value) {
     let (mut from, header) = value.dump_header();
-    emit(from, &header);
+    stream.emit_chunk(key, from, &header);
     while let Some((to, data)) = value.dump_at(from) {
-        emit(to, &data);
+        stream.emit_chunk(key, to, &data);
         from = to;
     }
 }
@@ -47,20 +52,15 @@ pub(super) unsafe extern "C" fn rewrite_valkey(
     key: *mut raw::RedisModuleString,
     value: *mut c_void,
 ) {
+    // SAFETY: the server passes its stream and a name, for this call.
+    let (stream, key) = unsafe { lent(io, key) };
     let emit = |value: &Value| {
         if let Value::Ready(filter) = value
             && let Some(blob) = valkey_bloom::blob(filter)
         {
-            call!(RedisModule_EmitAOF(
-                io,
-                c"BF.LOAD".as_ptr(),
-                c"sb".as_ptr(),
-                key,
-                blob.as_ptr(),
-                blob.len(),
-            ));
+            stream.emit(c"BF.LOAD", key, &blob);
         } else {
-            emit_chunks(io, key, value);
+            emit_chunks(stream, key, value);
         }
     };
     // SAFETY: the server passes a live value.

@@ -18,9 +18,9 @@ use std::ffi::{CStr, c_void};
 
 use super::{Value, aof, defrag, keep_types, rdb, with_value};
 use crate::{
-    codec::{io, native, valkey_bloom},
+    codec::{native, valkey_bloom},
     module::{
-        api::{Context, Str, call, logged, raw},
+        api::{Context, Digest, Str, logged, raw},
         panic_guard::guarded,
         stats, unapplied,
     },
@@ -52,11 +52,11 @@ pub(crate) fn register(ctx: Context) -> bool {
         aof_rewrite: Some(aof::rewrite_valkey),
         ..own
     };
-    let own = create(ctx, NAME, native::rdb::ENCODING_VERSION, own);
+    let own = ctx.create_type(NAME, native::rdb::ENCODING_VERSION, own);
     if own.is_null() {
         return false;
     }
-    let valkeys = create(ctx, VALKEY_NAME, valkey_bloom::ENCODING_VERSION, valkeys);
+    let valkeys = ctx.create_type(VALKEY_NAME, valkey_bloom::ENCODING_VERSION, valkeys);
     if valkeys.is_null() {
         ctx.warn(
             "the type bloomfltr is taken: files and replication of valkey-bloom cannot be read",
@@ -64,16 +64,6 @@ pub(crate) fn register(ctx: Context) -> bool {
     }
     keep_types(own, valkeys);
     true
-}
-
-/// Makes a type known to the server; null if it refuses.
-fn create(
-    ctx: Context,
-    name: &CStr,
-    version: i32,
-    mut methods: raw::RedisModuleTypeMethods,
-) -> *mut raw::RedisModuleType {
-    call!(RedisModule_CreateDataType(ctx.as_ptr(), name.as_ptr(), version, &raw mut methods))
 }
 
 /// Every callback that is not named above.
@@ -129,18 +119,8 @@ unsafe extern "C" fn copy(
 
 /// For DEBUG DIGEST: sees every number and every bit, as they are saved.
 unsafe extern "C" fn digest(digest: *mut raw::RedisModuleDigest, value: *mut c_void) {
-    let add = |value: &Value| {
-        rdb::write(value, &mut Digest(digest));
-        call!(RedisModule_DigestEndSequence(digest));
-    };
+    // SAFETY: the server passes its own sum, for this call.
+    let mut digest = unsafe { Digest::new(digest) };
     // SAFETY: the server passes a live value.
-    unsafe { with_value("digest", (), value, add) };
-}
-
-struct Digest(*mut raw::RedisModuleDigest);
-
-impl io::Sink for Digest {
-    fn put(&mut self, bytes: &[u8]) {
-        call!(RedisModule_DigestAddStringBuffer(self.0, bytes.as_ptr().cast(), bytes.len()));
-    }
+    unsafe { with_value("digest", (), value, |value| rdb::write(value, &mut digest)) };
 }

@@ -169,14 +169,6 @@ fn counts_add_up_and_saturate() {
             }
         }
     }
-    // With itself, as often as it has an effect.
-    let mut one = counts(None);
-    add(&mut one, b"a");
-    let times = Member::Pages(&one).repeats(100);
-    let members = vec![Member::Pages(&one); times + 1];
-    let united = union(&members).expect("a union").expect("a change");
-    assert_eq!(united.count(united.hash(b"a")), 16);
-    assert_eq!(Member::Pages(&growing(0.01)).repeats(100), 0);
 }
 
 /// Reserved filters: one that is not full, and one in pages above its layer.

@@ -1,31 +1,24 @@
 //! A new filter: what the command says, and the configuration for what it leaves out.
 
-use super::{
-    api::{Context, logged},
-    config, limit, stats,
-    value::Value,
-};
+use super::Call;
 use crate::{
     command::{
-        number,
         options::{Creation, Options},
         refusal::Refusal,
     },
     filter::{Family, Filter, Params, RedisBloom, foreign::redisbloom, paged::Paged},
+    module::{api::Context, config, limit, value::Value},
 };
 
-/// Makes an empty filter for `key`, which the log names if the filter is refused.
+/// Makes an empty filter for a command.
 ///
 /// If no seed is given, it is random bytes of the operating system. Whoever does not know the seed
 /// cannot prepare items that collide.
 ///
 /// # Errors
 /// `NO_MEMORY` when the memory is not there or not allowed, and those of [`family`].
-pub(crate) fn filter(
-    ctx: Context,
-    key: &[u8],
-    options: Options,
-) -> Result<(Value, Creation), Refusal> {
+pub(super) fn filter(call: &Call, options: Options) -> Result<(Value, Creation), Refusal> {
+    let ctx = call.ctx;
     let family = family(ctx, &options)?;
     let error_rate = options.error_rate.unwrap_or_else(config::error_rate);
     let params = Params {
@@ -41,31 +34,16 @@ pub(crate) fn filter(
         },
         cells: options.cells,
     };
-    let make = |ceiling| match family {
+    let ceiling = limit::ceiling_of_new(ctx);
+    let made = match family {
         Family::Valkey(valkey) => Filter::of_valkey(valkey, &params, ceiling).map(Value::Ready),
         Family::RedisBloom(_) => Filter::of_redisbloom(&params, ceiling).map(Value::Ready),
-        _ if params.has_pages(options.window) => {
-            let paged = Paged::new(&params, options.window, ceiling)?;
-            Ok(Value::Paged(paged.with_shard(options.shard)))
-        }
-        _ => {
-            let filter = Filter::new(&params, ceiling)?;
-            Ok(Value::Ready(filter.with_shard(options.shard)))
-        }
+        _ if params.has_pages(options.window) => Paged::new(&params, options.window, ceiling)
+            .map(|paged| Value::Paged(paged.with_shard(options.shard))),
+        _ => Filter::new(&params, ceiling)
+            .map(|filter| Value::Ready(filter.with_shard(options.shard))),
     };
-    let made = limit::within(ctx, make).map_err(|error| {
-        stats::REFUSED.add(1);
-        ctx.warn_rate_limited(|| {
-            format!(
-                "key '{}': a new filter for {} items at rate {} refused: {}",
-                logged(key),
-                params.capacity,
-                number::shortest(params.error_rate),
-                limit::explained(ctx, error)
-            )
-        });
-        Refusal::NO_MEMORY
-    })?;
+    let made = made.map_err(|error| call.refused(error, Refusal::NO_MEMORY))?;
     let Options { shard, window, .. } = options;
     Ok((made, Creation { params, family, shard, window }))
 }

@@ -20,19 +20,19 @@
 //! the server sets every name, in the order of registration: to the text in the configuration file,
 //! or to the default of the registration. A default says nothing then, so that it takes nothing
 //! back from the other name.
-
-mod setting;
+//!
+//! Every value is kept as 64 bits and goes to and from the server as text. The server has numbers
+//! of its own for settings, but refuses or wraps some of them before it asks the module, each
+//! version others.
 
 use std::{
-    ffi::{CStr, CString, c_char, c_int, c_uint, c_void},
-    ptr::{self, null_mut},
-    sync::atomic::{AtomicBool, AtomicPtr, Ordering::Relaxed},
+    ffi::{CStr, CString, c_char, c_int, c_void},
+    ptr::null_mut,
+    sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, Ordering::Relaxed},
 };
 
-use setting::{Kind, Setting};
-
 use super::{
-    api::{Context, OwnedStr, Str, call, free_string, raw},
+    api::{Context, OwnedStr, Str, free_string, raw},
     panic_guard::guarded,
 };
 use crate::{
@@ -47,6 +47,7 @@ static MAX_FILTER_BYTES: Setting = Setting::new(Kind::Bytes, 0);
 static MISSING_KEY_ERROR: Setting = Setting::new(SWITCH, 0);
 static LAYOUT: Setting = Setting::new(Kind::Choice(["native", "redisbloom"]), 0);
 const SWITCH: Kind = Kind::Choice(["no", "yes"]);
+const CUCKOO: Kind = Kind::Integer(0, i64::MAX as u64);
 
 /// The rate of a filter made by adding to it.
 pub(crate) fn error_rate() -> f64 {
@@ -78,13 +79,6 @@ pub(crate) fn layout_of_redisbloom() -> bool {
     LAYOUT.bits() != 0
 }
 
-/// The name of the setting of [`max_filter_bytes`], as the operator writes it.
-pub(crate) fn shown_max_filter_bytes() -> String {
-    let mut own = NAMES.iter().filter(|name| name.role == Role::Own);
-    let name = own.find(|name| ptr::eq(name.setting, &MAX_FILTER_BYTES));
-    name.map(Name::shown).unwrap_or_default()
-}
-
 /// Every setting of ours with its value, for the log.
 pub(crate) fn shown() -> String {
     let own = NAMES.iter().filter(|name| name.role == Role::Own);
@@ -93,40 +87,41 @@ pub(crate) fn shown() -> String {
         .join(", ")
 }
 
-static TIGHTENING_RATIO: Setting = Setting::new(Kind::Rate, 0.5_f64.to_bits());
-static RANDOM_SEED: Setting = Setting::new(SWITCH, 1);
-static DEFRAG_ENABLED: Setting = Setting::new(SWITCH, 1);
-
-// The defaults are RedisBloom's, so that CONFIG REWRITE writes the lines that RedisBloom's would.
-static CF_BUCKET_SIZE: Setting = Setting::new(CUCKOO, 2);
-static CF_INITIAL_SIZE: Setting = Setting::new(CUCKOO, 1024);
-static CF_MAX_ITERATIONS: Setting = Setting::new(CUCKOO, 20);
-static CF_EXPANSION_FACTOR: Setting = Setting::new(CUCKOO, 1);
-static CF_MAX_EXPANSIONS: Setting = Setting::new(CUCKOO, 32);
-const CUCKOO: Kind = Kind::Integer(0, i64::MAX as u64);
+/// The values of settings that have no effect here. The defaults are those of their product, so
+/// that CONFIG REWRITE writes the lines that its would.
+static UNUSED: [Setting; 8] = [
+    Setting::new(Kind::Rate, 0.5_f64.to_bits()),
+    Setting::new(SWITCH, 1),
+    Setting::new(SWITCH, 1),
+    Setting::new(CUCKOO, 2),
+    Setting::new(CUCKOO, 1024),
+    Setting::new(CUCKOO, 20),
+    Setting::new(CUCKOO, 1),
+    Setting::new(CUCKOO, 32),
+];
 
 /// Every name, in the order in which the server sets them when it starts: in a file with two names
 /// of one setting ours wins, unless its line states the default, which the server also sets for a
 /// missing line.
 static NAMES: [Name; 18] = [
-    name(c"bloom-fp-rate", Role::Alias, &ERROR_RATE),
-    name(c"bloom-capacity", Role::Alias, &INITIAL_SIZE),
-    name(c"bloom-expansion", Role::Alias, &EXPANSION_FACTOR),
-    name(c"bloom-memory-usage-limit", Role::Alias, &MAX_FILTER_BYTES),
-    name(c"error-rate", Role::Own, &ERROR_RATE),
-    name(c"initial-size", Role::Own, &INITIAL_SIZE),
-    name(c"expansion-factor", Role::Own, &EXPANSION_FACTOR),
-    name(c"max-filter-bytes", Role::Own, &MAX_FILTER_BYTES),
-    name(c"missing-key-error", Role::Own, &MISSING_KEY_ERROR),
-    name(c"layout", Role::Own, &LAYOUT),
-    name(c"bloom-tightening-ratio", Role::ValkeyBlooms, &TIGHTENING_RATIO),
-    name(c"bloom-use-random-seed", Role::ValkeyBlooms, &RANDOM_SEED),
-    name(c"bloom-defrag-enabled", Role::ValkeyBlooms, &DEFRAG_ENABLED),
-    name(c"cf-bucket-size", Role::Cuckoo, &CF_BUCKET_SIZE),
-    name(c"cf-initial-size", Role::Cuckoo, &CF_INITIAL_SIZE),
-    name(c"cf-max-iterations", Role::Cuckoo, &CF_MAX_ITERATIONS),
-    name(c"cf-expansion-factor", Role::Cuckoo, &CF_EXPANSION_FACTOR),
-    name(c"cf-max-expansions", Role::Cuckoo, &CF_MAX_EXPANSIONS),
+    Name { name: c"bloom-fp-rate", role: Role::Alias, setting: &ERROR_RATE },
+    Name { name: c"bloom-capacity", role: Role::Alias, setting: &INITIAL_SIZE },
+    Name { name: c"bloom-expansion", role: Role::Alias, setting: &EXPANSION_FACTOR },
+    Name { name: c"bloom-memory-usage-limit", role: Role::Alias, setting: &MAX_FILTER_BYTES },
+    Name { name: c"error-rate", role: Role::Own, setting: &ERROR_RATE },
+    Name { name: c"initial-size", role: Role::Own, setting: &INITIAL_SIZE },
+    Name { name: c"expansion-factor", role: Role::Own, setting: &EXPANSION_FACTOR },
+    Name { name: c"max-filter-bytes", role: Role::Own, setting: &MAX_FILTER_BYTES },
+    Name { name: c"missing-key-error", role: Role::Own, setting: &MISSING_KEY_ERROR },
+    Name { name: c"layout", role: Role::Own, setting: &LAYOUT },
+    Name { name: c"bloom-tightening-ratio", role: Role::Unused, setting: &UNUSED[0] },
+    Name { name: c"bloom-use-random-seed", role: Role::Unused, setting: &UNUSED[1] },
+    Name { name: c"bloom-defrag-enabled", role: Role::Unused, setting: &UNUSED[2] },
+    Name { name: c"cf-bucket-size", role: Role::Cuckoo, setting: &UNUSED[3] },
+    Name { name: c"cf-initial-size", role: Role::Cuckoo, setting: &UNUSED[4] },
+    Name { name: c"cf-max-iterations", role: Role::Cuckoo, setting: &UNUSED[5] },
+    Name { name: c"cf-expansion-factor", role: Role::Cuckoo, setting: &UNUSED[6] },
+    Name { name: c"cf-max-expansions", role: Role::Cuckoo, setting: &UNUSED[7] },
 ];
 
 /// A name that the server knows a setting by.
@@ -136,20 +131,99 @@ struct Name {
     setting: &'static Setting,
 }
 
-const fn name(name: &'static CStr, role: Role, setting: &'static Setting) -> Name {
-    Name { name, role, setting }
-}
-
 #[derive(Clone, Copy, PartialEq)]
 enum Role {
     /// Ours.
     Own,
     /// valkey-bloom's name for one of ours.
     Alias,
-    /// A setting of valkey-bloom that has no meaning here.
-    ValkeyBlooms,
+    /// A setting of valkey-bloom that has no effect here.
+    Unused,
     /// A setting of RedisBloom's cuckoo filters. Its name never gets a prefix.
     Cuckoo,
+}
+
+/// A setting. The server reads and sets settings in its main thread alone.
+struct Setting {
+    kind: Kind,
+    bits: AtomicU64,
+    default: AtomicU64,
+}
+
+/// How a value is written, and its range.
+enum Kind {
+    /// A number in (0, 1); its bits are those of the double.
+    Rate,
+    /// An integer in a closed range.
+    Integer(u64, u64),
+    /// A number of bytes in [0, 2^63), perhaps with a unit as the server writes them (`1gb`).
+    Bytes,
+    /// One of two words; its bits are 0 or 1.
+    Choice([&'static str; 2]),
+}
+
+impl Setting {
+    const fn new(kind: Kind, default: u64) -> Self {
+        Self { kind, bits: AtomicU64::new(default), default: AtomicU64::new(default) }
+    }
+
+    fn bits(&self) -> u64 {
+        self.bits.load(Relaxed)
+    }
+
+    /// The value as CONFIG GET shows it.
+    fn text(&self) -> String {
+        let bits = self.bits();
+        match self.kind {
+            Kind::Rate => number::shortest(f64::from_bits(bits)),
+            Kind::Integer(..) | Kind::Bytes => bits.to_string(),
+            Kind::Choice([no, yes]) => if bits == 0 { no } else { yes }.to_owned(),
+        }
+    }
+
+    /// The value that a text stands for, or why it is refused; `name` is for the error.
+    fn read(&self, text: &[u8], name: &str) -> Result<u64, String> {
+        let invalid = || format!("Invalid value for `{name}`");
+        let (min, max, number) = match self.kind {
+            Kind::Rate => {
+                let rate = number::float(text).ok_or_else(invalid)?;
+                if rate > 0.0 && rate < 1.0 {
+                    return Ok(rate.to_bits());
+                }
+                return Err(format!("{name} must be in the range (0.000000, 1.000000)"));
+            }
+            Kind::Choice([no, yes]) => {
+                let chosen =
+                    [no, yes].iter().position(|word| text.eq_ignore_ascii_case(word.as_bytes()));
+                let unknown = || format!("{name} must be '{yes}' or '{no}'");
+                return chosen.map(|place| place as u64).ok_or_else(unknown);
+            }
+            Kind::Integer(min, max) => (min, max, number::integer::<i128>(text)),
+            Kind::Bytes => (0, i64::MAX.unsigned_abs(), bytes(text)),
+        };
+        u64::try_from(number.ok_or_else(invalid)?)
+            .ok()
+            .filter(|number| (min..=max).contains(number))
+            .ok_or_else(|| format!("{name} must be in the range [{min}, {max}]"))
+    }
+}
+
+/// A number of bytes, perhaps with one of the server's units: `k` is 1,000 and `kb` 1,024, and so
+/// on.
+fn bytes(text: &[u8]) -> Option<i128> {
+    let digits = text.iter().take_while(|byte| byte.is_ascii_digit()).count();
+    let (digits, unit) = text.split_at_checked(digits)?;
+    let factor: i128 = match unit.to_ascii_lowercase().as_slice() {
+        b"" | b"b" => 1,
+        b"k" => 1_000,
+        b"kb" => 1 << 10,
+        b"m" => 1_000_000,
+        b"mb" => 1 << 20,
+        b"g" => 1_000_000_000,
+        b"gb" => 1 << 30,
+        _ => return None,
+    };
+    number::integer::<i128>(digits)?.checked_mul(factor)
 }
 
 /// Whether the server takes names without a prefix.
@@ -166,23 +240,23 @@ pub(crate) fn register(ctx: Context, arguments: &[Str]) -> Result<(), String> {
     for name in &NAMES {
         let fits = match name.role {
             Role::Own => true,
-            Role::Alias | Role::ValkeyBlooms => !unprefixed,
+            Role::Alias | Role::Unused => !unprefixed,
             Role::Cuckoo => unprefixed,
         };
         if fits && !name.register(ctx) {
             return Err(format!("the server refuses the setting {}", name.shown()));
         }
     }
-    let status: c_int = call!(RedisModule_LoadConfigs(ctx.as_ptr()));
-    if status != raw::REDISMODULE_OK as c_int {
+    if !ctx.load_settings() {
         return Err("a setting in the configuration file is not valid (see the line above)".into());
     }
     FILE_APPLIED.store(true, Relaxed);
     Ok(())
 }
 
-/// Takes the load arguments, pairs of a name and a value, as RedisBloom has them. An unknown name
-/// is refused: a server with a setting that has no effect is worse than one that does not start.
+/// Takes the load arguments, pairs of a name and a value, as RedisBloom has them (`ERROR_RATE`). An
+/// unknown name is refused: a server with a setting that has no effect is worse than one that does
+/// not start.
 fn take_arguments(ctx: Context, arguments: &[Str]) -> Result<(), String> {
     // Tools that template the line leave an empty argument where they have none.
     let arguments = match arguments {
@@ -191,28 +265,21 @@ fn take_arguments(ctx: Context, arguments: &[Str]) -> Result<(), String> {
     };
     for pair in arguments.chunks(2) {
         let mut words = pair.iter().map(|word| word.bytes());
-        let name = String::from_utf8_lossy(words.next().unwrap_or_default());
-        let Some(value) = words.next() else {
-            return Err(format!("load argument {name} has no value"));
+        let given = String::from_utf8_lossy(words.next().unwrap_or_default());
+        let value = words.next().ok_or_else(|| format!("load argument {given} has no value"))?;
+        let plain = given.to_ascii_lowercase().replace('_', "-");
+        let plain = plain.strip_prefix("bf-").unwrap_or(&plain);
+        let mut names = NAMES.iter().filter(|name| matches!(name.role, Role::Own | Role::Cuckoo));
+        let Some(name) = names.find(|name| name.name.to_bytes() == plain.as_bytes()) else {
+            return Err(format!("load argument {given} is not known"));
         };
-        let setting = match name.to_ascii_uppercase().as_str() {
-            "ERROR_RATE" | "BF-ERROR-RATE" => &ERROR_RATE,
-            "INITIAL_SIZE" | "BF-INITIAL-SIZE" => &INITIAL_SIZE,
-            "LAYOUT" | "BF-LAYOUT" => &LAYOUT,
-            cuckoo if cuckoo.starts_with("CF_") || cuckoo.starts_with("CF-") => {
-                if number::integer::<i64>(value).is_none() {
-                    return Err(format!("bad load argument: Invalid value for `{name}`"));
-                }
-                ctx.warn(&format!(
-                    "load argument {name} is ignored: there are no cuckoo filters here"
-                ));
-                continue;
-            }
-            _ => return Err(format!("load argument {name} is not known")),
-        };
-        let value =
-            setting.read(value, &name).map_err(|why| format!("bad load argument: {why}"))?;
-        setting.set_default(value);
+        let value = name.setting.read(value, &given);
+        let value = value.map_err(|why| format!("bad load argument: {why}"))?;
+        name.setting.default.store(value, Relaxed);
+        name.setting.bits.store(value, Relaxed);
+        if name.role == Role::Cuckoo {
+            ctx.warn(&format!("load argument {given} has no effect here"));
+        }
     }
     Ok(())
 }
@@ -247,46 +314,21 @@ impl Name {
         let hidden = if self.role == Role::Cuckoo { raw::REDISMODULE_CONFIG_HIDDEN } else { 0 };
         let name = CString::new(name).unwrap_or_default();
         let default = CString::new(self.setting.text()).unwrap_or_default();
-        let status: c_int = call!(RedisModule_RegisterStringConfig(
-            ctx.as_ptr(),
-            name.as_ptr(),
-            default.as_ptr(),
-            (flags | hidden) as c_uint,
-            Some(get),
-            Some(set),
-            None,
-            ptr::from_ref(self).cast_mut().cast()
-        ));
-        status == raw::REDISMODULE_OK as c_int
+        ctx.register_setting(&name, &default, flags | hidden, Some(get), Some(set), self)
     }
 
     /// Sets the value. For an error, which says why the text is refused, it is as before.
     fn set(&self, text: &[u8]) -> Result<(), String> {
-        let setting = self.setting;
-        let (new, before) = (setting.read(text, &self.shown())?, setting.bits());
-        let loading = !FILE_APPLIED.load(Relaxed);
-        if new == before || (loading && new == setting.default()) {
+        let (name, setting) = (self.shown(), self.setting);
+        let new = setting.read(text, &name)?;
+        let says_nothing = !FILE_APPLIED.load(Relaxed) && new == setting.default.load(Relaxed);
+        if new == setting.bits() || says_nothing {
             return Ok(());
         }
-        setting.set(new);
-        let name = self.shown();
-        let ignored = match self.role {
-            Role::Own if loading && before != setting.default() => {
-                let other = NAMES.iter().find(|other| ptr::eq(other.setting, setting));
-                Context::none().warn(&format!(
-                    "bf: {name} ({}) and {} ({}) are two names of one setting and differ: {name} \
-                     is in force; remove one of the two",
-                    setting.text(),
-                    other.map(Self::shown).unwrap_or_default(),
-                    setting.written(before)
-                ));
-                return Ok(());
-            }
-            Role::Own | Role::Alias => return Ok(()),
-            Role::ValkeyBlooms => "valkey-bloom",
-            Role::Cuckoo => "RedisBloom's cuckoo filters",
-        };
-        Context::none().warn(&format!("bf: settings of {ignored} have no effect here: {name}"));
+        setting.bits.store(new, Relaxed);
+        if matches!(self.role, Role::Unused | Role::Cuckoo) {
+            Context::none().warn(&format!("bf: the setting {name} has no effect here"));
+        }
         Ok(())
     }
 }
