@@ -109,7 +109,7 @@ fn clamped(factor: u64) -> Option<Expansion> {
 /// ITEMS is there: with a seed of 32 bytes it may be missing. Leaves the items in `words`.
 pub fn insert<'a>(
     words: &mut impl Iterator<Item = &'a [u8]>,
-    obeyed: bool,
+    obeyed: impl Fn() -> bool,
 ) -> Result<(Options, bool), Refusal> {
     let (options, items) = creation(words, obeyed, |word, _| Ok(is(word, "ITEMS").then_some(())))?;
     Ok((options, items.is_some()))
@@ -120,7 +120,7 @@ pub fn insert<'a>(
 pub fn bulk_add<'a>(
     words: &mut impl Iterator<Item = &'a [u8]>,
 ) -> Result<(Options, Format), Refusal> {
-    let (options, format) = creation(words, false, packed_format)?;
+    let (options, format) = creation(words, || false, packed_format)?;
     Ok((options, format.ok_or(Refusal::ARITY)?))
 }
 
@@ -153,7 +153,7 @@ fn packed_format<'a>(
 /// value. `end` may take further words. With a seed of 32 bytes, that word may be missing.
 fn creation<'a, I: Iterator<Item = &'a [u8]>, T>(
     words: &mut I,
-    obeyed: bool,
+    obeyed: impl Fn() -> bool,
     end: impl Fn(&'a [u8], &mut I) -> Result<Option<T>, Refusal>,
 ) -> Result<(Options, Option<T>), Refusal> {
     let (mut draft, mut last) = (Draft::default(), None);
@@ -182,7 +182,7 @@ fn creation<'a, I: Iterator<Item = &'a [u8]>, T>(
         None => None,
         // valkey-bloom has no upper limit.
         Some(factor) if seed.is_some() => u32::try_from(factor).ok().map(Expansion::stored),
-        Some(factor) if obeyed => clamped(factor),
+        Some(factor) if obeyed() => clamped(factor),
         Some(factor) => Some(Expansion::new(factor).map_err(|_| Refusal::INSERT_EXPANSION)?),
     };
     // redis-py sends both options. In RedisBloom NONSCALING wins, in valkey-bloom the last one.

@@ -135,9 +135,9 @@ impl Command for Insert {
     fn run(call: &Call) -> Result<(), Refusal> {
         let (_, words) = call.key_and_rest(2)?;
         let mut words = words.iter();
-        let replayed = call.ctx.is_replayed();
+        let obeyed = || call.ctx.is_replayed();
         let (options, has_items) =
-            args::insert(&mut words.by_ref().map(|word| word.bytes()), replayed)?;
+            args::insert(&mut words.by_ref().map(|word| word.bytes()), obeyed)?;
         let items = words.as_slice();
         if has_items && items.is_empty() {
             return Err(Refusal::ARITY);
