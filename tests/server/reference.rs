@@ -258,7 +258,8 @@ fn the_table_of_settings_is_what_the_server_has() {
     // The example has the same names, and a test compares it with CONFIG GET.
     let named = |text: &str, mark: &str| -> BTreeSet<String> {
         let words = text.split(|end: char| end.is_whitespace() || end == '`');
-        let words = words.filter_map(|word| word.strip_prefix(mark)).filter(|word| *word != "*");
+        let words = words.map(|word| word.trim_end_matches([',', ';']));
+        let words = words.filter_map(|word| word.strip_prefix(mark));
         words.map(str::to_owned).collect()
     };
     let example = text("redis.conf.example");
