@@ -32,7 +32,7 @@ fn end_by(signal: i32, flag: Arc<AtomicBool>) -> Option<SigId> {
     registered.ok()
 }
 
-/// Takes over SIGINT and SIGTERM. System calls under way are continued, so the subcommand asks
+/// Takes over SIGINT and SIGTERM. System calls in flight are continued, so the subcommand asks
 /// [`requested`] between two steps.
 pub(crate) fn register() {
     for signal in [SIGINT, SIGTERM] {

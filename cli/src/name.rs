@@ -10,7 +10,7 @@ pub(crate) fn bytes(name: &OsStr) -> &[u8] {
     name.as_bytes()
 }
 
-/// The name as text: `\n`, `\u{202e}` and `\xff` in place of what cannot be printed.
+/// The name as text: `\n`, `\u{202e}` and `\xff` instead of what cannot be printed.
 pub(crate) fn readable(name: &[u8]) -> String {
     let mut text = String::new();
     for chunk in name.utf8_chunks() {

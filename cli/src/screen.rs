@@ -23,7 +23,7 @@ const OPEN: &str = "\x1b[?1049h\x1b[?25l\x1b[?7l";
 const CLOSE: &str = "\x1b[?7h\x1b[?25h\x1b[?1049l";
 /// The first byte of the codes of keys without a letter.
 const ESC: u8 = 0x1b;
-/// The size of a terminal that does not tell its own, as rows and columns.
+/// The size of a terminal that does not report its own, as rows and columns.
 const USUAL_SIZE: (usize, usize) = (24, 80);
 
 /// A key.

@@ -3,7 +3,7 @@
 use crate::filter;
 
 /// What is wrong with the bytes. The server's log shows this text; clients get a shorter one
-/// (`command/refusal.rs`). What has a variant of its own has a reply of its own, or is handled.
+/// (`command/refusal.rs`). An error has its own variant if it has its own reply, or is handled.
 #[derive(Clone, Copy, Debug, PartialEq, thiserror::Error)]
 #[expect(missing_docs, reason = "the texts say it; ranges are bytes of the stream")]
 pub enum Error {

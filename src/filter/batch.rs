@@ -5,7 +5,7 @@
 //!
 //! ```text
 //!   hash 64 items, prefetch the newest layer
-//!   layer n     probe the items not found yet; meanwhile prefetch layer n-1 for them
+//!   layer n     probe the items not found yet, and prefetch layer n-1 for them
 //!   layer n-1   probe ...
 //! ```
 //!

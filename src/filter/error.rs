@@ -3,7 +3,7 @@
 //! The texts are for logs and Rust callers. `command/refusal.rs` turns these variants into replies
 //! for Redis clients; no other file does.
 
-/// Why a filter could not be made, grown or filled, or why stored numbers are not those of one.
+/// Why a filter could not be created, grown or filled, or why stored numbers describe none.
 #[derive(Clone, Copy, Debug, PartialEq, thiserror::Error)]
 #[expect(missing_docs, reason = "the texts say it")]
 pub enum Error {
@@ -22,7 +22,7 @@ pub enum Error {
     Layers,
     #[error("a window or a shift out of range")]
     Window,
-    /// The filter goes on as [`Filter::overflow`](super::Filter::overflow) says.
+    /// The filter continues as [`Filter::overflow`](super::Filter::overflow) says.
     #[error("the layer of a scaling filter is full")]
     Overflow,
     #[error("the non-scaling filter is full")]

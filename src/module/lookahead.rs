@@ -1,8 +1,8 @@
 //! The cache lines of a single item, prefetched before its key is looked up.
 //!
 //! A single command waits for the block of its item. The server looks up the key first, which takes
-//! some 300 instructions; the wait can pass meanwhile. So the last filter that is too large for the
-//! processor's caches is remembered by the name of its key:
+//! some 300 instructions: time enough for memory to answer. So the module remembers the last filter
+//! that is too large for the processor's caches, by the name of its key:
 //!
 //! ```text
 //!   name ──remembered?──▶ hash, prefetch ─┐

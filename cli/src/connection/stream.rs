@@ -15,7 +15,7 @@ use crate::interrupt;
 
 /// How long the system waits before the program looks for Ctrl-C.
 const MOMENT: Duration = Duration::from_millis(100);
-/// How long what is under way is waited for after Ctrl-C.
+/// How long to wait for commands in flight after Ctrl-C.
 const GRACE: Duration = Duration::from_secs(1);
 
 enum Kind {

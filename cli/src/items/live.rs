@@ -13,7 +13,7 @@ const PIECE: usize = 256 << 10;
 const IDLE: Duration = Duration::from_millis(100);
 
 /// An input that may be idle for hours: a pipe or a terminal. A thread reads it, so that the
-/// program sees Ctrl-C meanwhile, and sends what came before the idle time.
+/// program sees Ctrl-C in the meantime, and sends what came before the idle time.
 pub(crate) struct Live {
     pieces: Receiver<io::Result<Vec<u8>>>,
     piece: io::Cursor<Vec<u8>>,

@@ -327,7 +327,7 @@ impl Paged {
         Writing::Generation { generations, kept }
     }
 
-    /// What a query takes for an answer.
+    /// Which slots a query counts as the item's.
     #[inline]
     fn reading(&self, now: i64) -> Writing {
         if let Some(window) = self.window() {

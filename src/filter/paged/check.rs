@@ -1,4 +1,4 @@
-//! The invariants of a paged filter, whoever made it. Every decoder checks this one list.
+//! The invariants of every paged filter. Every decoder checks this one list.
 //!
 //! ```text
 //!   numbers read ─▶ PagedPlan::check ─▶ base and pages read ─▶ Paged::from_parts

@@ -249,7 +249,7 @@ impl Paged {
         Hash::of(item, self.seed)
     }
 
-    /// The items that are in the filter at `now`, but for items that were taken for others.
+    /// The items that are in the filter at `now`, without those that tested present when added.
     pub fn items(&self, now: i64) -> u64 {
         match self.window() {
             Some(window) => window.items(now),

@@ -28,7 +28,7 @@ pub const NEVER: i64 = i64::MAX;
 /// What a window remembers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Span {
-    /// The items of the last so many milliseconds.
+    /// The items of this many milliseconds, up to now.
     Time(u64),
     /// The last N items, where N is the capacity of the filter.
     Items,

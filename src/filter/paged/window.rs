@@ -81,7 +81,7 @@ pub enum Shift {
         /// Milliseconds since 1970.
         start: i64,
     },
-    /// Removes the forgotten slots of so many pages.
+    /// Removes the forgotten slots of this number of pages.
     Sweep {
         /// Pages of the present pass, at most [`MOST_SWEPT`].
         pages: u64,
@@ -234,7 +234,7 @@ impl Window {
         pages.turn(newest as u8, self.generations.len() as u8);
     }
 
-    /// Whether a window that may come from anywhere is one that this module makes.
+    /// Whether an untrusted window is one that this module makes.
     pub(super) fn is_sound(&self, scales: bool, capacity: u64) -> bool {
         let count = self.generations.len();
         if self.rules.check(scales).is_err()

@@ -13,7 +13,7 @@
 
 /// A way to select. Code is compiled once for each.
 pub(super) trait Select: Copy {
-    /// The place of the `i`-th one of `word`, counted from 0, if there are so many.
+    /// The place of the `i`-th one of `word`, counted from 0, if it has that many.
     fn in_word(self, word: u64, i: u32) -> u32;
 }
 
