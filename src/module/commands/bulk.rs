@@ -63,9 +63,7 @@ impl Command for BulkExists {
         name: c"bf.bulkexists",
         flags: c"readonly",
         arity: -4,
-        summary:
-            c"Tells for each item of one packed string whether it may have been added to a Bloom \
-              filter",
+        summary: c"Checks for each item of one packed string whether it may be in a Bloom filter",
         complexity:
             c"O(N * L), where N is the number of items and L the number of layers of the filter",
         arguments: &[FORMAT, BLOB],

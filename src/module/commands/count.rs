@@ -17,8 +17,7 @@ impl Command for Count {
     const SPEC: CommandSpec = CommandSpec {
         name: c"bf.count",
         arity: 3,
-        summary:
-            c"Tells at most how often an item is in a Bloom filter that was reserved with COUNTING",
+        summary: c"Returns how often an item is in a Bloom filter that was reserved with COUNTING",
         complexity: c"O(1)",
         arguments: &[Argument::new(c"item", Kind::String)],
         ..CommandSpec::READS

@@ -32,7 +32,7 @@ impl Command for ScanDump {
         name: c"bf.scandump",
         flags: c"readonly",
         arity: 3,
-        summary: c"Dumps a Bloom filter, a chunk a call",
+        summary: c"Dumps a Bloom filter, one chunk for each call",
         complexity: c"O(N), where N is the size of the chunk, at most 16 MiB",
         since: c"1.0.0",
         tips: Some(c"dont_cache"),

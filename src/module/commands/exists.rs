@@ -29,7 +29,7 @@ impl Command for Exists {
     const SPEC: CommandSpec = CommandSpec {
         name: c"bf.exists",
         arity: 3,
-        summary: c"Tells whether an item may have been added to a Bloom filter",
+        summary: c"Checks whether an item may be in a Bloom filter",
         complexity:
             c"O(L), where L is the number of layers of the filter (1 unless another product made \
               it)",
@@ -78,7 +78,7 @@ impl Command for MultiExists {
     const SPEC: CommandSpec = CommandSpec {
         name: c"bf.mexists",
         arity: -3,
-        summary: c"Tells for each item whether it may have been added to a Bloom filter",
+        summary: c"Checks for each item whether it may be in a Bloom filter",
         complexity:
             c"O(N * L), where N is the number of items and L the number of layers of the filter",
         since: c"1.0.0",

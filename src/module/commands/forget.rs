@@ -28,7 +28,7 @@ impl Command for Forget {
     const SPEC: CommandSpec = CommandSpec {
         name: c"bf.forget",
         arity: 2,
-        summary: c"Gives back the memory of what is out of the window of a Bloom filter",
+        summary: c"Frees the memory of what is out of the window of a Bloom filter",
         complexity: c"O(1); the memory is freed later, in slices of at most a millisecond",
         ..CommandSpec::DELETES
     };

@@ -24,7 +24,7 @@ impl Command for Import {
         name: c"bf.import",
         arity: -4,
         summary:
-            c"Makes a Bloom filter of one that Guava wrote, or of a bitmap that was filled by its \
+            c"Creates a Bloom filter from one that Guava wrote, or from a bitmap filled by its \
               recipe",
         complexity: c"O(N), where N is the size of the filter",
         arguments: &[
