@@ -13,11 +13,11 @@
 --
 -- Times are the earlier of the server's clock and the caller's: a clock that is ahead would lose rows.
 --
--- lookup   ARGV keys. Of each key a digit, 1 or 0, in one string, which clients parse faster than an array;
---          null if the filter is not trusted. Without keys, the identity of the server, and the token if the
---          filter is trusted. It writes nothing, so it may run at maxmemory; but it does not say so, and a
---          replica refuses it. TOKEN is replaced. Only `trust` may load the script of a token that is in use:
---          whoever knows it is trusted.
+-- lookup   ARGV keys. Of each key a digit, 1 or 0, in one string, which clients parse faster than an array
+--          (of one key without concat, a tenth of the script's time); null if the filter is not trusted.
+--          Without keys, the identity of the server, and the token if the filter is trusted. It writes nothing,
+--          so it may run at maxmemory; but it does not say so, and a replica refuses it. TOKEN is replaced. Only
+--          `trust` may load the script of a token that is in use: whoever knows it is trusted.
 -- trust    ARGV id, begin, caller, identity of the new filter or '', token, identity of the server that has the
 --          script of the token. id '' stands for the one under which the filter is trusted. Returns the token.
 -- insert   ARGV items. Returns the identity of the server, '' on none.
@@ -37,7 +37,9 @@ end
 if redis.call('HGET', KEYS[2], 'token') ~= 'TOKEN' then return false end
 local found = redis.call('BF.MEXISTS', KEYS[1], 'guard: complete 1', 'guard: complete 2', 'guard: complete 3',
   unpack(ARGV))
-return found[1] + found[2] + found[3] == 3 and table.concat(found, '', 4)
+if found[1] + found[2] + found[3] < 3 then return false end
+if not ARGV[2] then return found[4] == 1 and '1' or '0' end
+return table.concat(found, '', 4)
 
 --- common
 #!lua
