@@ -212,7 +212,8 @@ impl<L: Link> Core<L> {
     async fn add_once(&self, items: &[&[u8]], again: bool) -> Result<(), Error> {
         let known = self.read(&self.writer, again).await?;
         let filled = known.descriptor.filled();
-        let filled = filled.map_err(|error| format!("the next generation: {error}"))?;
+        let filled =
+            filled.map_err(|error| format!("the next generation cannot be read: {error}"))?;
         let all: Vec<usize> = (0..items.len()).collect();
         for generation in filled {
             for (shard, numbers) in group(generation.shards(), items, &all) {
