@@ -39,10 +39,7 @@ use std::{
 };
 
 use redis_bloom::{
-    codec::native::{
-        dump::Taken,
-        kinds::{Load, Stored},
-    },
+    codec::native::{Load, Stored, Taken},
     filter::{self, paged::Paged},
     sharding::{Shard, shard_of},
 };
@@ -258,7 +255,7 @@ fn read_dump(mut input: impl Read, length: u64) -> Result<Filter, Error> {
                 let whole = (first, second, number(&end[17..])) == (chunks, bytes, expected);
                 let more = input.read(&mut [0])? > 0;
                 return match load {
-                    Some(load) if complete && whole && !more => match load.finish()? {
+                    Some(mut load) if complete && whole && !more => match load.finish()? {
                         Stored::Layers(filter) => Ok(Filter::Layers(filter)),
                         Stored::Pages(paged) => Ok(Filter::Pages(paged)),
                         Stored::Partial(_) => Err("chunks are missing".into()),

@@ -11,7 +11,7 @@ use std::{
 };
 
 use redis_bloom::{
-    codec::native::paged::dump,
+    codec::native::dump,
     filter::{
         Additions, Answers, Author, CellKind, Expansion, Filter, Params, Rules, Span, paged::Paged,
     },

@@ -17,7 +17,11 @@
 
 use std::path::Path;
 
-use bloom::{codec::native::kinds::Load, filter::checksum, sharding::Shard};
+use bloom::{
+    codec::native::Load,
+    filter::{Filter, checksum},
+    sharding::Shard,
+};
 use redis::Value;
 
 use crate::{
@@ -170,11 +174,8 @@ impl Dump<'_> {
             }
         };
         let first = Load::begin(&header, u64::MAX).ok();
-        let length = match &first {
-            Some(Load::Layers(load)) => Some(load.filter().bit_bytes()),
-            // How many bytes of pages come, nobody knows.
-            Some(Load::Pages(_)) | None => None,
-        };
+        // How many bytes of pages come, nobody knows.
+        let length = first.as_ref().and_then(Load::layered).map(Filter::bit_bytes);
         watch.begin(writer.bytes(), length);
         // A connection that breaks, and Ctrl-C, leave what --resume goes on with.
         let mut from = writer.last();
@@ -251,7 +252,7 @@ fn state_of(data: &[u8]) -> Option<[u64; 2]> {
     Some([number(0)?, number(16)?])
 }
 
-/// The header of the filter as it was then, in a chunk of pages (`codec/native/paged/dump.rs`).
+/// The header of the filter as it was then, in a chunk of pages (`codec/native/dump.rs`).
 fn header_in(data: &[u8]) -> Option<&[u8]> {
     let (length, rest) = frame(data, PAGES)?.get(8..)?.split_first_chunk()?;
     rest.get(..u32::from_le_bytes(*length) as usize)

@@ -5,7 +5,7 @@
 
 use std::path::Path;
 
-use bloom::codec::native::kinds::Load;
+use bloom::codec::native::Load;
 use redis::Value;
 
 use crate::{

@@ -15,11 +15,7 @@ use std::{collections::BTreeSet, num::NonZeroUsize};
 use libfuzzer_sys::fuzz_target;
 use redis_bloom::{
     codec::{
-        native::dump::{self, Load, Taken},
-        native::{
-            kinds::{self, Stored},
-            rdb,
-        },
+        native::{Load, Stored, Taken, dump, rdb},
         packed::{Format, Packed, pack, pack_answers},
     },
     filter::{Answers, CellKind, Expansion, Filter, Params, Union, Unmergeable},
@@ -42,7 +38,7 @@ fn params(head: [u8; 12]) -> Params {
 fn stored(filter: &Filter) -> Filter {
     let mut strings = strings::Strings::default();
     rdb::save(filter, &mut strings);
-    match kinds::load(&mut strings::Reading(strings.0.iter()), u64::MAX) {
+    match rdb::load(&mut strings::Reading(strings.0.iter()), u64::MAX) {
         Ok(Stored::Layers(filter)) => filter,
         other => panic!("the filter's own RDB is refused: {other:?}"),
     }
@@ -57,7 +53,10 @@ fn dumped(filter: &Filter) -> Filter {
         if load.take(iterator, &data, |_| u64::MAX).expect("the filter's own chunk") == Taken::Last
         {
             assert!(dump::at(filter, iterator).is_none());
-            return load.into_filter();
+            return match load.finish() {
+                Ok(Stored::Layers(filter)) => filter,
+                other => panic!("the filter's own dump is refused: {other:?}"),
+            };
         }
     }
 }

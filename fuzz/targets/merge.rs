@@ -19,10 +19,7 @@ mod strings;
 
 use libfuzzer_sys::fuzz_target;
 use redis_bloom::{
-    codec::native::{
-        kinds::{self, Stored},
-        rdb,
-    },
+    codec::native::{Stored, rdb},
     filter::{Filter, Plan, Union},
 };
 
@@ -36,7 +33,7 @@ fn stored(filter: &Filter) -> Vec<Vec<u8>> {
 }
 
 fn read(strings: &[Vec<u8>]) -> Option<Filter> {
-    match kinds::load(&mut strings::Reading(strings.iter()), sane::CEILING) {
+    match rdb::load(&mut strings::Reading(strings.iter()), sane::CEILING) {
         Ok(Stored::Layers(filter)) => Some(filter),
         _ => None,
     }

@@ -8,11 +8,11 @@ mod sane;
 mod strings;
 
 use libfuzzer_sys::fuzz_target;
-use redis_bloom::codec::native::kinds;
+use redis_bloom::codec::native::rdb;
 
 fuzz_target!(|data: &[u8]| {
     let strings = strings::split(data);
-    if let Ok(stored) = kinds::load(&mut strings::Reading(strings.iter()), sane::CEILING) {
+    if let Ok(stored) = rdb::load(&mut strings::Reading(strings.iter()), sane::CEILING) {
         sane::check_stored(stored);
     }
 });

@@ -14,10 +14,7 @@ use std::collections::BTreeMap;
 
 use libfuzzer_sys::fuzz_target;
 use redis_bloom::{
-    codec::native::{
-        kinds::{self, Stored},
-        paged::rdb,
-    },
+    codec::native::{Stored, rdb},
     filter::{
         Author, CellKind, Expansion, Params, Rules, Span,
         paged::{Paged, PagedPlan, Shift},
@@ -54,7 +51,7 @@ fn stored(filter: &Paged) -> Vec<Vec<u8>> {
 }
 
 fn loaded(strings: &[Vec<u8>]) -> Paged {
-    match kinds::load(&mut strings::Reading(strings.iter()), u64::MAX) {
+    match rdb::load(&mut strings::Reading(strings.iter()), u64::MAX) {
         Ok(Stored::Pages(filter)) => filter,
         other => panic!("the window's own RDB is refused: {other:?}"),
     }

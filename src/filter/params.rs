@@ -11,7 +11,7 @@ pub const MAX_EXPANSION: u16 = 32_768;
 pub const MAX_LAYERS: usize = 1 << 18;
 
 /// How a full filter continues: by this factor larger, or not at all.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Expansion(u32);
 
 impl Expansion {

@@ -108,7 +108,7 @@ impl LayerPlan {
 }
 
 /// A filter without its bits: what a decoder has read before it allocates anything.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct Plan {
     /// The product whose rules the filter follows.
     pub family: Family,

@@ -263,6 +263,11 @@ impl Filter {
         &mut self.newest
     }
 
+    /// The newest layer alone.
+    pub fn into_newest(self) -> Layer {
+        self.newest
+    }
+
     /// The layers that take no additions any more, oldest first.
     #[inline]
     pub fn older(&self) -> &[Layer] {

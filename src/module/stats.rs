@@ -14,7 +14,7 @@ use super::{
     panic_guard::guarded,
 };
 use crate::{
-    codec::native::kinds::Load,
+    codec::native::Load,
     filter::{Filter, Layer, paged::Paged},
 };
 
@@ -130,10 +130,7 @@ impl Share {
 
     /// That of a filter that BF.LOADCHUNK is filling, as far as chunks change it.
     pub(crate) fn of_part(load: &Load) -> Self {
-        let items = match load {
-            Load::Layers(load) => load.filter().newest().counted(),
-            Load::Pages(_) => 0,
-        };
+        let items = load.layered().map_or(0, |filter| filter.newest().counted());
         Self([load.bytes(), 1, 0, items, 0, 0])
     }
 

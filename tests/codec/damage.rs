@@ -3,8 +3,7 @@
 use redis_bloom::{
     codec::{
         Error,
-        native::dump::{self, Load, Taken},
-        native::kinds::{self, Stored},
+        native::{Load, Stored, Taken, dump, rdb},
     },
     filter::Filter,
 };
@@ -13,7 +12,7 @@ use crate::{
     allocation::peak,
     forge::{self, frame},
     sample, sane,
-    support::{Reading, Strings},
+    support::{Reading, Strings, layers},
 };
 
 /// Bytes of bits that a decoder may allocate in these tests.
@@ -35,7 +34,7 @@ fn within<T>(input: usize, decode: impl FnOnce() -> T) -> T {
 #[track_caller]
 fn read(strings: &Strings) -> Result<Stored, Error> {
     let input = strings.0.iter().map(Vec::len).sum();
-    within(input, || kinds::load(&mut Reading(strings.0.iter()), CEILING))
+    within(input, || rdb::load(&mut Reading(strings.0.iter()), CEILING))
 }
 
 #[track_caller]
@@ -246,7 +245,7 @@ fn check_missing_pieces_are_refused(filter: &Filter) {
     // An endless sequence of empty strings would never end the load.
     let mut empty = words.clone();
     empty.0.insert(3, Vec::new());
-    assert!(matches!(read(&empty), Err(Error::Malformed(_))));
+    assert!(matches!(read(&empty), Err(Error::TooBig { .. })));
 }
 
 #[test]
@@ -279,14 +278,14 @@ fn check_any_byte_of_a_chunk_is_refused_or_makes_a_sane_filter(filter: &Filter) 
             }
             let Ok(taken) = outcome else {
                 assert_eq!(
-                    (load.received(), load.filter().newest().counted()),
+                    (load.received(), load.layered().expect("layers").newest().counted()),
                     (0, newest.counted())
                 );
                 sane::check_load(&load, CEILING);
                 continue;
             };
             assert_eq!(taken, Taken::Last);
-            let mut loaded = load.into_filter();
+            let mut loaded = layers(load);
             assert!(loaded.newest().counted() >= newest.counted(), "byte {at} = {byte}");
             sane::check_filter(&mut loaded, CEILING);
             // A complete filter accepts only chunks that change nothing.

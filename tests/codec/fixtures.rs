@@ -18,20 +18,14 @@
 use std::{fs, path::PathBuf};
 
 use redis_bloom::{
-    codec::{
-        native::dump::{self, Load, Taken},
-        native::{
-            kinds::{self, Stored},
-            rdb,
-        },
-    },
+    codec::native::{Load, Stored, Taken, dump, rdb},
     filter::{Filter, Layer, Params},
     sharding::Shard,
 };
 
 use crate::{
     forge, sample,
-    support::{Reading, Strings, fill, filter, has, item, params},
+    support::{Reading, Strings, fill, filter, has, item, layers, params},
 };
 
 /// The filter in a file.
@@ -99,7 +93,7 @@ impl Fixture {
         let [head, _] = forge::split(iterator, &data, present as usize);
         let mut load = Load::begin(&dump::header(&filter).1, u64::MAX).expect("its header");
         assert_eq!(load.take(head.0, &head.1, |_| u64::MAX), Ok(Taken::Next));
-        Stored::Partial(kinds::Load::Layers(load))
+        Stored::Partial(load)
     }
 
     /// Checks a filter that was read from the file.
@@ -150,7 +144,7 @@ fn rdb(stored: &Stored) -> Strings {
     let mut strings = Strings::default();
     match stored {
         Stored::Layers(filter) => rdb::save(filter, &mut strings),
-        Stored::Partial(load) => load.save(&mut strings),
+        Stored::Partial(load) => rdb::save(load, &mut strings),
         Stored::Pages(_) => panic!("no fixture here has pages"),
     }
     strings
@@ -161,8 +155,8 @@ fn dump(stored: &Stored) -> Vec<u8> {
     let pieces = match stored {
         Stored::Layers(filter) => sample::dump(filter),
         Stored::Partial(load) => {
-            let header = load.header();
-            let chunk = load.at(header.0).expect("a chunk");
+            let header = dump::header(load);
+            let chunk = dump::at(load, header.0).expect("a chunk");
             vec![header, chunk]
         }
         Stored::Pages(_) => panic!("no fixture here has pages"),
@@ -194,22 +188,22 @@ fn load(mut file: &[u8]) -> Stored {
                 if begun.take(iterator, data, |_| u64::MAX).expect("the next chunk") == Taken::Last
                 {
                     assert_eq!(file, b"", "a file ends with the last chunk");
-                    return Stored::Layers(load.expect("begun").into_filter());
+                    return Stored::Layers(layers(load.expect("begun")));
                 }
             }
         }
     }
-    Stored::Partial(kinds::Load::Layers(load.expect("a header")))
+    Stored::Partial(load.expect("a header"))
 }
 
 #[test]
 fn files_of_strings_are_read_and_written_again() {
     for fixture in fixtures() {
         let strings = unframed(&fixture.read("rdb"));
-        let stored = kinds::load(&mut Reading(strings.0.iter()), u64::MAX).expect("a good file");
+        let stored = rdb::load(&mut Reading(strings.0.iter()), u64::MAX).expect("a good file");
         match (&stored, fixture.partial) {
             (Stored::Layers(filter), None) => fixture.check(filter),
-            (Stored::Partial(kinds::Load::Layers(load)), Some(present)) => {
+            (Stored::Partial(load), Some(present)) => {
                 assert_eq!(load.received(), present);
             }
             (other, _) => panic!("{}: {other:?}", fixture.name),
@@ -225,7 +219,7 @@ fn files_of_pieces_are_loaded_and_dumped_again() {
         let stored = load(&file);
         match (&stored, fixture.partial) {
             (Stored::Layers(filter), None) => fixture.check(filter),
-            (Stored::Partial(kinds::Load::Layers(load)), Some(present)) => {
+            (Stored::Partial(load), Some(present)) => {
                 assert_eq!(load.received(), present);
             }
             (other, _) => panic!("{}: {other:?}", fixture.name),
@@ -238,12 +232,10 @@ fn files_of_pieces_are_loaded_and_dumped_again() {
 fn a_half_loaded_file_is_completed_by_the_file_of_its_filter() {
     let [.., whole, partial] = fixtures();
     let strings = unframed(&partial.read("rdb"));
-    let Ok(Stored::Partial(kinds::Load::Layers(from_rdb))) =
-        kinds::load(&mut Reading(strings.0.iter()), u64::MAX)
-    else {
+    let Ok(Stored::Partial(from_rdb)) = rdb::load(&mut Reading(strings.0.iter()), u64::MAX) else {
         panic!("not partial");
     };
-    let Stored::Partial(kinds::Load::Layers(from_dump)) = load(&partial.read("dump")) else {
+    let Stored::Partial(from_dump) = load(&partial.read("dump")) else {
         panic!("not partial");
     };
     // The same filter with all its bits.
@@ -254,7 +246,7 @@ fn a_half_loaded_file_is_completed_by_the_file_of_its_filter() {
         let from = load.received() as i64 + 1;
         let (next, rest) = dump::at(&whole, from).expect("the rest");
         assert_eq!(load.take(next, &rest, |_| u64::MAX), Ok(Taken::Last));
-        partial.check(&load.into_filter());
+        partial.check(&layers(load));
     }
 }
 

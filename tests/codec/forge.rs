@@ -3,10 +3,7 @@
 //! misses a wrong change.
 
 use redis_bloom::{
-    codec::native::{
-        dump::{self, Load},
-        rdb,
-    },
+    codec::native::{Load, dump, rdb},
     filter::{Filter, checksum},
 };
 
@@ -104,7 +101,7 @@ pub(crate) fn cut(filter: &Filter, words: usize) -> (Vec<u8>, Vec<(i64, Vec<u8>)
 /// The strings that an RDB has of a load.
 pub(crate) fn stored(load: &Load) -> Vec<Vec<u8>> {
     let mut strings = Strings::default();
-    rdb::save_partial(load, &mut strings);
+    rdb::save(load, &mut strings);
     strings.0
 }
 

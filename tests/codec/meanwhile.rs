@@ -2,13 +2,13 @@
 
 use redis_bloom::codec::{
     Error,
-    native::dump::{self, Load, Taken},
+    native::{Load, Taken, dump},
 };
 
 use crate::{
     forge::cut,
     sample,
-    support::{Strings, add, fill, filter, has, item, params},
+    support::{Strings, add, fill, filter, has, item, layers, params},
 };
 
 #[test]
@@ -50,7 +50,7 @@ fn additions_during_a_dump_lose_no_older_item() {
     }
     assert_eq!(chunks, 3);
     fill(&mut original, 9, 60_000);
-    let copy = load.into_filter();
+    let copy = layers(load);
     for number in 0..20_000 {
         assert!(has(&copy, &item(1, number)), "item {number}");
     }
@@ -75,7 +75,7 @@ fn a_filter_that_fills_up_during_its_dump_loads_as_full() {
     fill(&mut original, 1, 100);
     let (iterator, data) = dump::at(&original, 1).expect("a chunk");
     let mut load = Load::begin(&header, u64::MAX).expect("its header");
-    assert_eq!(load.filter().items(), 60);
+    assert_eq!(load.layered().expect("layers").items(), 60);
     assert_eq!(load.take(iterator, &data, |_| u64::MAX), Ok(Taken::Last));
-    assert_eq!(Strings::of(&load.into_filter()), Strings::of(&original));
+    assert_eq!(Strings::of(&layers(load)), Strings::of(&original));
 }

@@ -1,19 +1,13 @@
 //! A filter that is written and read back is equal.
 
 use redis_bloom::{
-    codec::{
-        native::dump::{self, Load, Taken},
-        native::{
-            kinds::{self, Stored},
-            rdb,
-        },
-    },
+    codec::native::{Load, Stored, Taken, dump, rdb},
     filter::{Filter, Plan},
 };
 
 use crate::{
     forge, sample,
-    support::{Reading, Strings, fill, filter, has, item, params},
+    support::{Reading, Strings, fill, filter, has, item, layers, params},
 };
 
 /// Bytes of bits in a string of an RDB.
@@ -39,7 +33,7 @@ fn load_all(pieces: &[(i64, Vec<u8>)]) -> Filter {
         let expected = if last { Taken::Last } else { Taken::Next };
         assert_eq!(load.take(*iterator, data, |_| u64::MAX), Ok(expected), "chunk {index}");
     }
-    load.into_filter()
+    layers(load)
 }
 
 #[test]
@@ -79,17 +73,14 @@ fn a_filter_that_was_read_back_takes_additions_like_the_original() {
 
 #[test]
 fn bits_are_stored_in_pieces_of_a_mebibyte_and_dumped_in_chunks_of_16() {
-    // 36 MB in one layer, and some MB in seven layers, each in its own strings.
+    // 36 MB in one layer, and some MB in seven layers.
     let mut large = filter(&params(0.01, 30_000_000, 0, 3));
     fill(&mut large, 1, 2_000);
     let grown = sample::stack(&params(0.001, 10_000, 2, 4), 10_000 * 127);
     for (name, filter) in [("one layer", large), ("seven layers", grown)] {
         let total = filter.bit_bytes() as usize;
         let strings = Strings::of(&filter);
-        let lengths = filter.layers().flat_map(|layer| {
-            let bytes = size_of_val(layer.bits().words());
-            (0..bytes).step_by(PIECE).map(move |from| PIECE.min(bytes - from))
-        });
+        let lengths = (0..total).step_by(PIECE).map(|from| PIECE.min(total - from));
         let found: Vec<_> = strings.0[1..].iter().map(Vec::len).collect();
         assert_eq!(found, lengths.collect::<Vec<_>>(), "{name}");
         assert_equal(&strings.filter(), &filter, name);
@@ -141,10 +132,9 @@ fn a_half_loaded_filter_is_stored_at_any_position_and_completed() {
             assert_eq!(load.received(), at as u64, "{case}");
 
             let mut strings = Strings::default();
-            rdb::save_partial(&load, &mut strings);
+            rdb::save(&load, &mut strings);
             assert_eq!(strings.0[1..].concat(), sample::stream(&filter)[..at], "{case}");
-            let Ok(Stored::Partial(kinds::Load::Layers(again))) =
-                kinds::load(&mut Reading(strings.0.iter()), u64::MAX)
+            let Ok(Stored::Partial(again)) = rdb::load(&mut Reading(strings.0.iter()), u64::MAX)
             else {
                 panic!("{case}: not partial");
             };
@@ -152,16 +142,17 @@ fn a_half_loaded_filter_is_stored_at_any_position_and_completed() {
 
             // An AOF rewrite at this point writes the header and the loaded bits.
             let mut rewritten =
-                Load::begin(&dump::header(again.filter()).1, u64::MAX).expect("its header");
-            if let Some((next, chunk)) = again.at(1) {
+                Load::begin(&dump::header(again.layered().expect("layers")).1, u64::MAX)
+                    .expect("its header");
+            if let Some((next, chunk)) = dump::at(&again, 1) {
                 assert_eq!(rewritten.take(next, &chunk, |_| u64::MAX), Ok(Taken::Next), "{case}");
-                assert_eq!(again.at(next), None, "{case}");
+                assert_eq!(dump::at(&again, next), None, "{case}");
             }
             assert_eq!(rewritten.received(), at as u64, "{case}");
 
             for mut load in [load.duplicate().expect("memory"), load, again, rewritten] {
                 assert_eq!(load.take(tail.0, &tail.1, |_| u64::MAX), Ok(Taken::Last), "{case}");
-                assert_equal(&load.into_filter(), &filter, &case);
+                assert_equal(&layers(load), &filter, &case);
             }
         }
     }
@@ -176,7 +167,7 @@ fn a_filter_is_read_from_pieces_of_any_length() {
             let pieces = stored.0[1..].iter().flat_map(|bits| bits.chunks(8 * words));
             let pieces = pieces.map(<[u8]>::to_vec);
             let strings = Strings([stored.0[0].clone()].into_iter().chain(pieces).collect());
-            let Ok(Stored::Layers(read)) = kinds::load(&mut Reading(strings.0.iter()), u64::MAX)
+            let Ok(Stored::Layers(read)) = rdb::load(&mut Reading(strings.0.iter()), u64::MAX)
             else {
                 panic!("{name} in pieces of {words} words");
             };
@@ -191,7 +182,7 @@ fn what_follows_the_last_piece_is_left_unread() {
     let mut strings = Strings::of(&filter);
     strings.0.push(b"the next key".to_vec());
     let mut reading = Reading(strings.0.iter());
-    let Ok(Stored::Layers(read)) = kinds::load(&mut reading, u64::MAX) else {
+    let Ok(Stored::Layers(read)) = rdb::load(&mut reading, u64::MAX) else {
         panic!("not complete");
     };
     assert_equal(&read, &filter, "small");

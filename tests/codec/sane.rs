@@ -1,13 +1,7 @@
 //! Checks whatever a decoder accepted, however wrong the bytes were.
 
 use redis_bloom::{
-    codec::{
-        native::dump::Load,
-        native::{
-            kinds::{self, Stored},
-            rdb,
-        },
-    },
+    codec::native::{Load, Stored, dump, rdb},
     filter::{Filter, Plan},
 };
 
@@ -50,16 +44,16 @@ fn check_shape(filter: &Filter, ceiling: u64) {
 /// Checks that a half-loaded filter can be stored, read back and dumped.
 #[track_caller]
 pub(crate) fn check_load(load: &Load, ceiling: u64) {
-    check_shape(load.filter(), ceiling);
-    assert!(load.received() < load.filter().bit_bytes());
+    check_shape(load.layered().expect("layers"), ceiling);
+    assert!(load.received() < load.layered().expect("layers").bit_bytes());
     let mut stored = Strings::default();
-    rdb::save_partial(load, &mut stored);
-    let again = match kinds::load(&mut Reading(stored.0.iter()), ceiling) {
-        Ok(Stored::Partial(kinds::Load::Layers(again))) => again,
+    rdb::save(load, &mut stored);
+    let again = match rdb::load(&mut Reading(stored.0.iter()), ceiling) {
+        Ok(Stored::Partial(again)) => again,
         other => panic!("{other:?}"),
     };
     assert_eq!(again.received(), load.received());
-    assert_eq!(load.at(1).is_some(), load.received() > 0);
+    assert_eq!(dump::at(load, 1).is_some(), load.received() > 0);
 }
 
 /// Checks a filter that is complete or half-loaded.
@@ -67,7 +61,7 @@ pub(crate) fn check_load(load: &Load, ceiling: u64) {
 pub(crate) fn check_stored(stored: Stored, ceiling: u64) {
     match stored {
         Stored::Layers(mut filter) => check_filter(&mut filter, ceiling),
-        Stored::Partial(kinds::Load::Layers(load)) => check_load(&load, ceiling),
+        Stored::Partial(load) => check_load(&load, ceiling),
         other => panic!("{other:?}"),
     }
 }

@@ -12,13 +12,13 @@ use proptest::{
     test_runner::{Config, RngSeed},
 };
 use redis_bloom::{
-    codec::native::dump::{self, Load, Taken},
+    codec::native::{Load, Taken, dump},
     filter::{Error, Filter, Hash, Plan},
 };
 
 use crate::{
     steps::{Number, Step, bytes, rate, step},
-    support::{Strings, filter, params},
+    support::{Strings, filter, layers, params},
 };
 
 /// The filter, and its exact content.
@@ -173,7 +173,7 @@ fn dumped(filter: &Filter) -> Filter {
         let (next, data) = dump::at(filter, iterator).expect("a chunk before the end");
         if load.take(next, &data, |_| u64::MAX).expect("its own chunk") == Taken::Last {
             assert_eq!(dump::at(filter, next), None, "a chunk behind the end");
-            return load.into_filter();
+            return layers(load);
         }
         iterator = next;
     }

@@ -4,10 +4,7 @@
 use redis_bloom::{
     codec::{
         io::{Sink, Source},
-        native::{
-            kinds::{self, Stored},
-            rdb,
-        },
+        native::{Load, Stored, rdb},
     },
     filter::{CellKind, Expansion, Filter, Params, Rules, Span, Valkey},
 };
@@ -67,6 +64,15 @@ pub(crate) fn fill(filter: &mut Filter, set: u64, count: u64) -> u64 {
     number
 }
 
+/// The filter of layers that a load has become.
+#[track_caller]
+pub(crate) fn layers(mut load: Load) -> Filter {
+    match load.finish() {
+        Ok(Stored::Layers(filter)) => filter,
+        other => panic!("not a complete filter: {other:?}"),
+    }
+}
+
 /// Stored strings that can be written.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Strings(pub(crate) Vec<Vec<u8>>);
@@ -99,7 +105,7 @@ impl Strings {
     /// The complete filter that the strings hold.
     #[track_caller]
     pub(crate) fn filter(&self) -> Filter {
-        match kinds::load(&mut Reading(self.0.iter()), u64::MAX) {
+        match rdb::load(&mut Reading(self.0.iter()), u64::MAX) {
             Ok(Stored::Layers(filter)) => filter,
             other => panic!("not a complete filter: {other:?}"),
         }

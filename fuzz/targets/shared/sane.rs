@@ -4,10 +4,7 @@
 #![allow(clippy::allow_attributes, dead_code, reason = "not every target uses every item")]
 
 use redis_bloom::{
-    codec::native::{
-        kinds::{self, Load, Stored},
-        paged, rdb,
-    },
+    codec::native::{Load, Stored, rdb},
     filter::{
         Author, Error, Filter, NEVER, Plan,
         paged::{Paged, PagedPlan},
@@ -26,7 +23,7 @@ pub(crate) fn check_stored(stored: Stored) {
         Stored::Pages(mut filter) => check_pages(&mut filter),
         Stored::Partial(load) => {
             let written = written(&load);
-            let again = kinds::load(&mut Reading(written.0.iter()), CEILING);
+            let again = rdb::load(&mut Reading(written.0.iter()), CEILING);
             let Ok(Stored::Partial(again)) = again else {
                 panic!("the load's own RDB is refused");
             };
@@ -37,7 +34,7 @@ pub(crate) fn check_stored(stored: Stored) {
 
 fn written(load: &Load) -> Strings {
     let mut strings = Strings::default();
-    load.save(&mut strings);
+    rdb::save(load, &mut strings);
     strings
 }
 
@@ -45,7 +42,7 @@ pub(crate) fn check(filter: &mut Filter) {
     shape(filter);
     let mut strings = Strings::default();
     rdb::save(filter, &mut strings);
-    let again = kinds::load(&mut Reading(strings.0.iter()), CEILING);
+    let again = rdb::load(&mut Reading(strings.0.iter()), CEILING);
     let Ok(Stored::Layers(again)) = again else {
         panic!("the filter's own RDB is refused");
     };
@@ -73,12 +70,12 @@ fn shape(filter: &Filter) {
 
 fn saved(filter: &Paged) -> Strings {
     let mut strings = Strings::default();
-    paged::rdb::save(filter, &mut strings);
+    rdb::save(filter, &mut strings);
     strings
 }
 
 fn read(strings: &Strings) -> Paged {
-    match kinds::load(&mut Reading(strings.0.iter()), u64::MAX) {
+    match rdb::load(&mut Reading(strings.0.iter()), u64::MAX) {
         Ok(Stored::Pages(filter)) => filter,
         other => panic!("the filter's own RDB is refused: {other:?}"),
     }

@@ -1,301 +1,276 @@
 //! A filter in bounded chunks, for BF.SCANDUMP, BF.LOADCHUNK and the rewritten AOF.
 //!
-//! A dump is the header (`header.rs`), then the stream of bits (`stream.rs`) in chunks of at most
-//! 16 MiB. Each chunk has a frame:
+//! A dump is the header (`header.rs`), then bits and pages (`body.rs`) in chunks of some 16 MiB.
+//! Each chunk has a frame, of version 1 without pages, and of version 2 with them:
 //!
 //! ```text
 //!   0        6         8          16           24             32
 //!   ┌────────┬─────────┬──────────┬────────────┬──────────────┬─ ─ ─ ┬─────────┐
-//!   │ rbchnk │ version │ identity │ first byte │ items of the │ bits │ XXH3-64 │
-//!   │        │ = 1     │ of the   │ in the     │ newest layer │      │ of all  │
-//!   │        │         │ filter   │ stream     │              │      │         │
+//!   │ rbchnk │ version │ identity │ place u64  │ items of the │ bits │ XXH3-64 │
+//!   │        │ = 1     │ of the   │            │ newest layer │      │ of all  │
+//!   │        │         │ filter   │            │              │      │         │
 //!   └────────┴─────────┴──────────┴────────────┴──────────────┴─ ─ ─ ┴─────────┘
+//!   0        6         8          16       20
+//!   ┌────────┬─────────┬──────────┬────────┬─ ─ ─ ─ ─┬─ ─ ─ ─ ─ ─ ─ ─ ─┬─────────┐
+//!   │ rbchnk │ version │ place    │ length │ header  │ bits or records │ XXH3-64 │
+//!   │        │ = 2     │ u64      │ u32    │ as now  │ (`record.rs`)   │ of all  │
+//!   └────────┴─────────┴──────────┴────────┴─ ─ ─ ─ ─┴─ ─ ─ ─ ─ ─ ─ ─ ─┴─────────┘
 //! ```
 //!
 //! Iterators follow RedisBloom. SCANDUMP 0 returns the header and iterator 1. SCANDUMP n returns
-//! the stream from byte n - 1 on, and n plus the number of bytes. LOADCHUNK gets the iterator that
-//! SCANDUMP returned with the data, so the data ends at byte iterator - 1.
+//! what is at place n - 1 and behind it, and the place where it ends plus 1. LOADCHUNK gets the
+//! iterator that SCANDUMP returned with the data.
 //!
-//! A dump takes many commands, and the filter may change between them. Additions only set bits, so
-//! the copy has all items that were in the filter when the dump began. Each frame carries the
-//! newest item count, so the copy counts the items that were added during the dump. A filter that
-//! grows or is replaced gets another identity, and its chunks are refused.
+//! A dump takes many commands, and the filter may change between them. The copy has each item that
+//! was in the filter throughout, and each page as of one moment (`filter/pages/pieces.rs`). Its
+//! numbers are those of the last chunk. A filter that gets a layer or a generation, or is replaced,
+//! gets another identity, and its chunks are refused.
 //!
 //! A filter from RedisBloom is dumped in RedisBloom's format (`redisbloom/`): the same iterators,
 //! chunks without a frame, and a header without a magic. The first 8 bytes of that header are an
 //! item count. The magic and version of a native header, read as a count, are 4 * 10^14 items.
 
-use super::{header, stream};
+use super::{
+    Body, Load, Taken,
+    header::{self, Described},
+    record, stream,
+};
 use crate::{
     codec::{
         Error,
         reader::{Reader, open, seal},
         redisbloom,
     },
-    filter::{Demand, Error as FilterError, Family, Filter, Plan},
+    filter::{Demand, Family, Filter, paged::PagedPlan, pages::Pieces},
 };
 
 const MAGIC: &str = "rbchnk";
-const VERSION: u16 = 1;
-/// The most bytes of bits in a chunk.
-const BITS: u64 = 16 << 20;
-/// Bytes of a frame before the bits.
-const FRAME: usize = 32;
-
-fn identity(filter: &Filter) -> u64 {
-    header::identity(Plan::of(filter))
-}
+/// The version of chunks without pages.
+const LAYERS: u16 = 1;
+/// The version of chunks of a filter in pages.
+const PAGES: u16 = 2;
+/// The most bytes of bits or records in a chunk, unless one page has more.
+const BYTES: usize = 16 << 20;
 
 /// The header of a dump, and the iterator that goes with it.
-pub fn header(filter: &Filter) -> (i64, Vec<u8>) {
-    let header = match filter.family() {
-        Family::RedisBloom(family) => redisbloom::header(filter, family),
-        Family::Native | Family::Valkey(_) | Family::Guava => header::encode(&Plan::of(filter), 0),
+pub fn header<'a>(filter: impl Into<Body<'a>>) -> (i64, Vec<u8>) {
+    let body = filter.into();
+    let header = match body.layered() {
+        Some(filter) if let Family::RedisBloom(family) = filter.family() => {
+            redisbloom::header(filter, family)
+        }
+        _ => body.described().encode(0),
     };
     (1, header)
 }
 
-fn read_header(data: &[u8]) -> Result<Plan, Error> {
+fn read_header(data: &[u8]) -> Result<Described, Error> {
     if !data.starts_with(header::MAGIC.as_bytes()) {
-        return redisbloom::read_header(data);
+        return redisbloom::read_header(data).map(Described::Layers);
     }
     match header::decode(data)? {
-        (described, 0) => described.layers(),
+        (described, 0) => Ok(described),
         (_, present) => Err(Error::Order { from: 0, to: present, received: 0 }),
     }
 }
 
 /// Returns the next iterator and the chunk for iterator `from`, which may be any number; `None`
 /// beyond the end and below 1.
-pub fn at(filter: &Filter, from: i64) -> Option<(i64, Vec<u8>)> {
-    cut(filter, from, filter.bit_bytes())
-}
-
-/// [`at`], from the first `end` bytes of the stream.
-fn cut(filter: &Filter, from: i64, end: u64) -> Option<(i64, Vec<u8>)> {
-    match filter.family() {
-        Family::RedisBloom(_) => redisbloom::cut(filter, from, end),
-        Family::Native | Family::Valkey(_) | Family::Guava => framed(filter, from, end),
+pub fn at<'a>(filter: impl Into<Body<'a>>, from: i64) -> Option<(i64, Vec<u8>)> {
+    let body = filter.into();
+    if let Some(filter) = body.layered()
+        && let Family::RedisBloom(_) = filter.family()
+    {
+        return redisbloom::cut(filter, from, body.end());
     }
-}
-
-#[expect(clippy::arithmetic_side_effects, reason = "the size of a frame, bounded by `BITS`")]
-fn framed(filter: &Filter, from: i64, end: u64) -> Option<(i64, Vec<u8>)> {
-    let first = u64::try_from(from.checked_sub(1)?).ok()?;
-    let count = end.checked_sub(first).filter(|&left| left > 0)?.min(BITS);
-    let next = from.checked_add_unsigned(count)?;
-    // An infallible allocation, like the server's copy of the chunk: a child that rewrites the AOF
+    let first = body.start(u64::try_from(from.checked_sub(1)?).ok()?)?;
+    // Infallible allocations, like the server's copy of the chunk: a child that rewrites the AOF
     // must not mistake "no memory" for "no more chunks". The child ends, and the old AOF stays.
-    let mut out = Vec::with_capacity(FRAME + count as usize + 8);
-    out.extend(open(MAGIC, VERSION));
-    out.extend(identity(filter).to_le_bytes());
-    out.extend(first.to_le_bytes());
-    out.extend(filter.newest().counted().to_le_bytes());
-    stream::read(filter, first, count as usize, &mut out);
-    Some((next, seal(out)))
+    let mut out = match body.layered() {
+        Some(filter) => {
+            let mut out = open(MAGIC, LAYERS);
+            out.extend(body.described().identity().to_le_bytes());
+            out.extend(first.to_le_bytes());
+            out.extend(filter.newest().counted().to_le_bytes());
+            out
+        }
+        None => {
+            let (header, mut out) = (body.described().encode(0), open(MAGIC, PAGES));
+            out.extend(first.to_le_bytes());
+            // Far below 4 GiB: a header has a layer and 33 generations at most.
+            out.extend((header.len() as u32).to_le_bytes());
+            out.extend(header);
+            out
+        }
+    };
+    let end = body.put(first, BYTES, &mut out);
+    Some((i64::try_from(end).ok()?.checked_add(1)?, seal(out)))
 }
 
-/// A filter that BF.LOADCHUNK is filling: a plan and a part of its bits. It answers no query yet.
-#[derive(Debug)]
-pub struct Load {
-    filter: Filter,
-    /// Bytes of the stream that were received; below the total until the last chunk.
-    received: u64,
-    /// Bytes of bits that are allocated.
-    room: u64,
-    /// Stored, because it takes time for each layer, and a client may send many small chunks.
-    identity: u64,
-}
-
-/// The result of a chunk.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Taken {
-    /// The filter had these bits already; nothing changed.
-    Repeated,
-    /// The bits are set; more chunks must follow.
-    Next,
-    /// The bits are set, and the filter is complete.
-    Last,
-}
-
-/// A chunk that belongs to a filter, with or without a frame.
-struct Part<'a> {
-    /// First byte in the stream.
+/// A chunk that belongs to a filter.
+struct Chunk<'a> {
     first: u64,
-    /// End in the stream, exclusive.
+    /// The place behind it.
     to: u64,
-    /// Items of the newest layer: by the frame, or those of the filter if there is no frame.
-    items: u64,
-    bits: &'a [u8],
+    /// Bits or records.
+    bytes: &'a [u8],
+    numbers: Numbers,
 }
 
-impl<'a> Part<'a> {
-    /// Reads a chunk of `filter`. Calls `identity` only if the chunk has a frame.
+/// What a chunk says of the filter as it was then.
+enum Numbers {
+    /// Items of the newest layer; without a frame, those that are known.
+    Newest(u64),
+    Pages(PagedPlan),
+}
+
+impl<'a> Chunk<'a> {
+    /// Reads a chunk of a filter: of `layers`, or in pages. Calls `identity` only if the chunk has a
+    /// frame.
     fn read(
-        filter: &Filter,
+        layers: Option<&Filter>,
         identity: impl FnOnce() -> u64,
         iterator: i64,
         data: &'a [u8],
     ) -> Result<Self, Error> {
+        let Some(filter) = layers else {
+            return Self::of_pages(identity, iterator, data);
+        };
         if let Family::RedisBloom(_) = filter.family() {
             let (first, to) = redisbloom::place(filter, iterator, data)?;
-            return Ok(Self { first, to, items: filter.newest().counted(), bits: data });
+            let numbers = Numbers::Newest(filter.newest().counted());
+            return Ok(Self { first, to, bytes: data, numbers });
         }
-        let (_, mut reader) = Reader::sealed(data, MAGIC, VERSION..=VERSION)?;
+        let (_, mut reader) = Reader::sealed(data, MAGIC, LAYERS..=LAYERS)?;
         let (of, first, items) = (reader.u64()?, reader.u64()?, reader.u64()?);
-        let (bits, total) = (reader.rest(), filter.bit_bytes());
-        let end = first.checked_add(bits.len() as u64);
-        let to = end.unwrap_or(u64::MAX);
-        // The iterator and the frame must give the same end.
-        if iterator.checked_sub(1).and_then(|last| u64::try_from(last).ok()) != end {
-            return Err(Error::Order { from: first, to, received: 0 });
-        }
+        let (bytes, total) = (reader.rest(), filter.bit_bytes());
+        let to = end_of(iterator, first, first.checked_add(bytes.len() as u64))?;
         if to > total {
             return Err(Error::TooBig { from: first, to, total });
         }
         if of != identity() || items > filter.newest().capacity() {
             return Err(Error::OtherFilter);
         }
-        if bits.is_empty()
-            || !first.is_multiple_of(stream::WORD)
-            || !to.is_multiple_of(stream::WORD)
-        {
+        if bytes.is_empty() {
             return Err(Error::Unaligned { from: first, to });
         }
-        Ok(Self { first, to, items, bits })
+        stream::check_words(first, to)?;
+        Ok(Self { first, to, bytes, numbers: Numbers::Newest(items) })
+    }
+
+    fn of_pages(
+        identity: impl FnOnce() -> u64,
+        iterator: i64,
+        data: &'a [u8],
+    ) -> Result<Self, Error> {
+        let (_, mut reader) = Reader::sealed(data, MAGIC, PAGES..=PAGES)?;
+        let (first, length) = (reader.u64()?, reader.u32()?);
+        let described = read_header(reader.bytes(length as usize)?)?;
+        if described.clone().identity() != identity() {
+            return Err(Error::OtherFilter);
+        }
+        let Described::Pages(plan) = described else {
+            return Err(Error::OtherFilter);
+        };
+        let (bytes, bits) = (reader.rest(), plan.below.bit_bytes());
+        let to = match first.checked_sub(bits) {
+            None => first.saturating_add(bytes.len() as u64),
+            Some(position) => bits.saturating_add(record::end(bytes, position)?),
+        };
+        if to == first || (first < bits && to > bits) {
+            return Err(Error::Order { from: first, to, received: 0 });
+        }
+        stream::check_words(first.min(bits), to.min(bits))?;
+        let to = end_of(iterator, first, Some(to))?;
+        Ok(Self { first, to, bytes, numbers: Numbers::Pages(plan) })
+    }
+}
+
+/// The end of a chunk, which iterator and frame must agree on.
+fn end_of(iterator: i64, from: u64, end: Option<u64>) -> Result<u64, Error> {
+    let last = iterator.checked_sub(1).and_then(|last| u64::try_from(last).ok());
+    match end {
+        Some(end) if last == Some(end) => Ok(end),
+        _ => Err(Error::Order { from, to: end.unwrap_or(u64::MAX), received: 0 }),
     }
 }
 
 impl Load {
-    /// Begins with the header of a dump, of a filter of at most `ceiling` bytes of bits. Their
-    /// memory is allocated as they arrive ([`Self::take`]).
+    /// Begins with the header of a dump, of a filter of at most `ceiling` bytes of bits.
     ///
     /// # Errors
     /// `Error::Filter` with `Ceiling` or `OutOfMemory`, and any other [`Error`] for bad bytes.
     pub fn begin(data: &[u8], ceiling: u64) -> Result<Self, Error> {
-        let plan = read_header(data)?;
-        Ok(Self::resume(plan.begin(ceiling)?, 0))
+        Ok(Self::new(read_header(data)?, ceiling)?)
     }
 
     /// Whether `data` is the header of this filter, which a client repeats if it got no reply.
     pub fn began_with(&self, data: &[u8]) -> bool {
-        read_header(data).is_ok_and(|plan| header::identity(plan) == self.identity)
-    }
-
-    /// Continues with a filter that has its first `received` bytes.
-    pub(in crate::codec) fn resume(filter: Filter, received: u64) -> Self {
-        Self { received, room: filter.room(), identity: identity(&filter), filter }
-    }
-
-    /// Allocates the memory for the bits up to byte `to` of the stream (`Layer::make_room`).
-    fn make_room(
-        &mut self,
-        to: u64,
-        ceiling: impl FnOnce(Demand) -> u64,
-    ) -> Result<(), FilterError> {
-        let (wanted, mut ceiling) = (self.filter.bit_bytes(), Some(ceiling));
-        let (index, start) = self.filter.layer_at(self.received, |start| start.memory);
-        let mut start = start.memory;
-        for layer in self.filter.layers_from_mut(index) {
-            let end = start.saturating_add(layer.shape().words().saturating_mul(stream::WORD));
-            let words = to.min(end).saturating_sub(start) / stream::WORD;
-            let there = layer.bits().words().len() as u64;
-            if words > there {
-                if let Some(ceiling) = ceiling.take() {
-                    Demand { present: self.room, wanted }.check(ceiling)?;
-                }
-                layer.make_room(words)?;
-                let more = (layer.bits().words().len() as u64).saturating_sub(there);
-                self.room = self.room.saturating_add(more.saturating_mul(stream::WORD));
-            }
-            if to <= end {
-                break;
-            }
-            start = end;
-        }
-        Ok(())
-    }
-
-    /// The incomplete filter; to measure, save and copy, not to query.
-    pub fn filter(&self) -> &Filter {
-        &self.filter
-    }
-
-    /// The incomplete filter, for defragmentation.
-    pub fn filter_mut(&mut self) -> &mut Filter {
-        &mut self.filter
-    }
-
-    /// Bytes of the stream that were received.
-    pub fn received(&self) -> u64 {
-        self.received
-    }
-
-    /// Bytes of bits that are allocated: at most eight times what each layer has.
-    pub fn room(&self) -> u64 {
-        self.room
-    }
-
-    /// Returns the next iterator and the chunk for iterator `from`, from the received bytes.
-    pub fn at(&self, from: i64) -> Option<(i64, Vec<u8>)> {
-        cut(&self.filter, from, self.received)
+        read_header(data).is_ok_and(|described| described.identity() == self.identity)
     }
 
     /// Takes the next chunk, or one that was taken already: a client repeats it if it got no reply.
-    /// If the chunk needs more memory, `ceiling` gets the allocated bytes ([`Self::room`]) and
-    /// those of the whole filter, and returns how many bytes of bits the filter may take.
+    /// If the chunk needs memory, `ceiling` gets the allocated bytes ([`Self::bytes`]) and those
+    /// that are wanted, and returns how many there may be.
     ///
     /// # Errors
     /// `Error::Order` for a gap, `Error::OtherFilter`, `Error::Filter` with `Ceiling` or
-    /// `OutOfMemory`, and any other [`Error`] for bad bytes; no bit changes then.
+    /// `OutOfMemory`, and any other [`Error`] for bad bytes; nothing changes then.
     pub fn take(
         &mut self,
         iterator: i64,
         data: &[u8],
         ceiling: impl FnOnce(Demand) -> u64,
     ) -> Result<Taken, Error> {
-        let chunk = Part::read(&self.filter, || self.identity, iterator, data)?;
-        let to = chunk.to;
-        // Counts only rise: another filter with the same seed replaced this one during the dump.
-        if chunk.items < self.filter.newest().counted() {
-            return Err(Error::OtherFilter);
+        let chunk = Chunk::read(self.layered(), || self.identity, iterator, data)?;
+        let copies = match &chunk.numbers {
+            Numbers::Pages(plan) => plan.copies,
+            // Counts only rise: another filter with the same seed replaced this one.
+            Numbers::Newest(items)
+                if self.layered().is_some_and(|filter| *items < filter.newest().counted()) =>
+            {
+                return Err(Error::OtherFilter);
+            }
+            Numbers::Newest(_) => 0,
+        };
+        if !self.take_part((chunk.first, chunk.to), chunk.bytes, copies, ceiling)? {
+            return Ok(if self.is_complete() { Taken::Last } else { Taken::Repeated });
         }
-        if chunk.first > self.received {
-            return Err(Error::Order { from: chunk.first, to, received: self.received });
+        match chunk.numbers {
+            Numbers::Newest(items) => self.count(items),
+            Numbers::Pages(plan) => self.renew(plan),
         }
-        if to <= self.received && stream::holds(&self.filter, chunk.first, chunk.bits) {
-            return Ok(Taken::Repeated);
-        }
-        self.make_room(to, ceiling)?;
-        stream::merge(&mut self.filter, chunk.first, chunk.bits);
-        self.filter.newest_mut().set_counted(chunk.items);
-        self.received = self.received.max(to);
-        Ok(if self.received == self.filter.bit_bytes() { Taken::Last } else { Taken::Next })
-    }
-
-    /// Copies the incomplete filter.
-    ///
-    /// # Errors
-    /// `FilterError::OutOfMemory`.
-    pub fn duplicate(&self) -> Result<Self, FilterError> {
-        Ok(Self { filter: self.filter.duplicate()?, ..*self })
-    }
-
-    /// The filter; it is complete once [`Self::take`] has returned [`Taken::Last`].
-    pub fn into_filter(self) -> Filter {
-        self.filter
+        Ok(if self.is_complete() { Taken::Last } else { Taken::Next })
     }
 }
 
-/// Accepts a repeated chunk for a complete `filter` that has every bit of it already.
+/// Accepts a repeated chunk for a complete filter that has every bit and item of it already.
 ///
 /// # Errors
 /// `Error::Exists` for a header, `Error::Complete` for a chunk that would change the filter, and
 /// any other [`Error`] for bad bytes.
-pub fn repeat(filter: &Filter, iterator: i64, data: &[u8]) -> Result<(), Error> {
+pub fn repeat<'a>(filter: impl Into<Body<'a>>, iterator: i64, data: &[u8]) -> Result<(), Error> {
     if iterator == 1 && read_header(data).is_ok() {
         return Err(Error::Exists);
     }
-    let chunk = Part::read(filter, || identity(filter), iterator, data)?;
-    if stream::holds(filter, chunk.first, chunk.bits) { Ok(()) } else { Err(Error::Complete) }
+    let body = filter.into();
+    let identity = || body.described().identity();
+    let Chunk { first, to, bytes, numbers } =
+        Chunk::read(body.layered(), identity, iterator, data)?;
+    let holds = match (body, numbers) {
+        (Body::Layers(filter), _) => stream::holds(filter, first, bytes),
+        (Body::Pages(filter), Numbers::Pages(plan)) if first >= plan.below.bit_bytes() => {
+            let position = first.saturating_sub(plan.below.bit_bytes());
+            let mut pieces = Pieces::new(plan.pages, position);
+            record::read(bytes, &mut pieces)?;
+            filter.pages().holds(&pieces)
+        }
+        _ => {
+            let mut stored = Vec::new();
+            body.start(first) == Some(first)
+                && body.put(first, bytes.len(), &mut stored) == to
+                && stored == bytes
+        }
+    };
+    if holds { Ok(()) } else { Err(Error::Complete) }
 }

@@ -67,8 +67,7 @@
 //!   └──────┴────────┴─────────┴────────┴────────┴────────┴───────┴──────┴─────────┘
 //! ```
 //!
-//! With pages, `present` is the place (`paged/mod.rs`) up to which bits and pages follow; none in a
-//! dump.
+//! With pages, `present` is the place (`body.rs`) up to which bits and pages follow; none in a dump.
 //!
 //! Kinds ascend, so no kind is there twice; 0 is no kind. A header that breaks this is refused, so
 //! that each filter has one header, which its identity is computed from.
@@ -77,7 +76,6 @@
 //! know the kind refuses the header. Records of kinds from 32,768 on are optional: such a release
 //! skips the record, and does not write it again. The identity of a filter leaves them out.
 
-use super::paged::end;
 use crate::{
     codec::{
         Error,
@@ -87,12 +85,12 @@ use crate::{
         Classic, Error as FilterError, Expansion, Family, Geometry, LayerPlan, MAX_LAYERS, Plan,
         RedisBloom, Rule, Rules, Shape, Span, Valkey, checksum,
         paged::{Generation, PagedPlan, Sweep, Window},
-        pages::{self, Payload},
+        pages::{self, END, Payload},
     },
     sharding::Shard,
 };
 
-pub(in crate::codec) const MAGIC: &str = "rbloom";
+pub(super) const MAGIC: &str = "rbloom";
 /// The version for native filters of blocked layers.
 const NATIVE: u16 = 1;
 /// The version for all other filters without records.
@@ -138,33 +136,63 @@ const MITZ64: u8 = 4;
 const UNKNOWN: Error = Error::Malformed("a kind, option or rule that is not known");
 
 /// What a header describes.
+#[derive(Clone)]
 pub(super) enum Described {
     Layers(Plan),
     Pages(PagedPlan),
 }
 
 impl Described {
-    pub(super) fn layers(self) -> Result<Plan, Error> {
-        if let Self::Layers(plan) = self { Ok(plan) } else { Err(Error::OtherFilter) }
+    /// What both have: of pages, the layer below them.
+    pub(super) fn below(&self) -> &Plan {
+        match self {
+            Self::Layers(plan) => plan,
+            Self::Pages(plan) => &plan.below,
+        }
     }
 
-    pub(super) fn pages(self) -> Result<PagedPlan, Error> {
-        if let Self::Pages(plan) = self { Ok(plan) } else { Err(Error::OtherFilter) }
+    /// Bytes of the bits.
+    pub(super) fn bits(&self) -> u64 {
+        self.below().bit_bytes()
     }
-}
 
-/// Writes the header of `plan`, to be followed by `present` bytes of bits.
-pub(in crate::codec) fn encode(plan: &Plan, present: u64) -> Vec<u8> {
-    let shard = plan.shard.map(|shard| (SHARD, put_shard(shard)));
-    put(plan, &shard.into_iter().collect::<Vec<_>>(), present)
-}
+    /// The place behind the last bit or page.
+    pub(super) fn end(&self) -> u64 {
+        let pages = if let Self::Pages(_) = self { END } else { 0 };
+        self.bits().saturating_add(pages)
+    }
 
-/// Writes the header of a filter in pages, to be followed by what is before the place `present`.
-pub(super) fn encode_paged(plan: &PagedPlan, present: u64) -> Vec<u8> {
-    let shard = plan.below.shard.map(|shard| (SHARD, put_shard(shard)));
-    let window = plan.window.as_ref().map(|window| (WINDOW, put_window(window)));
-    let records = shard.into_iter().chain([(PAGES, put_pages(plan))]).chain(window);
-    put(&plan.below, &records.collect::<Vec<_>>(), present)
+    /// Void slots that splits copied.
+    pub(super) fn copies(&self) -> u64 {
+        if let Self::Pages(plan) = self { plan.copies } else { 0 }
+    }
+
+    /// Writes the header, to be followed by what is before the place `present`.
+    pub(super) fn encode(&self, present: u64) -> Vec<u8> {
+        let shard = self.below().shard.map(|shard| (SHARD, put_shard(shard)));
+        let mut records: Vec<_> = shard.into_iter().collect();
+        if let Self::Pages(plan) = self {
+            records.push((PAGES, put_pages(plan)));
+            records.extend(plan.window.as_ref().map(|window| (WINDOW, put_window(window))));
+        }
+        put(self.below(), &records, present)
+    }
+
+    /// A checksum of what does not change while items come and go. It changes when a filter gets a
+    /// layer, and when a generation starts: the payloads of all slots mean something else then.
+    pub(super) fn identity(mut self) -> u64 {
+        match &mut self {
+            Self::Layers(plan) => plan.layers.iter_mut().for_each(|layer| layer.items = 0),
+            Self::Pages(plan) => {
+                plan.copies = 0;
+                if let Some(window) = &mut plan.window {
+                    window.generations.clear();
+                    window.sweep = Sweep::default();
+                }
+            }
+        }
+        checksum(&self.encode(0))
+    }
 }
 
 /// Writes a header with these records, of kinds that ascend.
@@ -297,20 +325,19 @@ pub(super) fn decode(bytes: &[u8]) -> Result<(Described, u64), Error> {
     }
     reader.end()?;
     let plan = Plan { family, seed, error_rate, expansion, shard, layers };
-    let (described, total) = match (pages, window) {
+    let described = match (pages, window) {
         (None, None) => {
             plan.check()?;
-            let total = plan.bit_bytes();
-            (Described::Layers(plan), total)
+            Described::Layers(plan)
         }
         (None, Some(_)) => return Err(Error::Malformed("a window of a filter of layers")),
         (Some((capacity, pages, copies)), window) => {
             let plan = PagedPlan { below: plan, capacity, pages, copies, window };
             plan.check()?;
-            let total = end(&plan);
-            (Described::Pages(plan), total)
+            Described::Pages(plan)
         }
     };
+    let total = described.end();
     if present > total {
         return Err(Error::TooBig { from: 0, to: present, total });
     }
@@ -432,23 +459,4 @@ fn geometry(reader: &mut Reader) -> Result<Geometry, Error> {
     let block_words = reader.u16()?;
     let blocks = reader.u32()?;
     Ok(Geometry { blocks, block_words, probes })
-}
-
-/// A checksum of the numbers of a filter that changes when it grows, and not with its items.
-pub(super) fn identity(mut plan: Plan) -> u64 {
-    for layer in &mut plan.layers {
-        layer.items = 0;
-    }
-    checksum(&encode(&plan, 0))
-}
-
-/// A checksum of what does not change while items come and go. It changes when a generation starts,
-/// because the payloads of all slots mean something else then.
-pub(super) fn identity_paged(plan: &PagedPlan) -> u64 {
-    let mut plan = PagedPlan { copies: 0, ..plan.clone() };
-    if let Some(window) = &mut plan.window {
-        window.generations.clear();
-        window.sweep = Sweep::default();
-    }
-    checksum(&encode_paged(&plan, 0))
 }

@@ -1,17 +1,22 @@
 //! This module's own encodings of a filter.
 //!
 //! ```text
-//!   header   everything but the bits; rdb and dump begin with it
-//!   stream   the bits of all layers as one stream of bytes; rdb and dump cut it into pieces
-//!   rdb      RDB, DUMP, full sync: a header, then the bits in strings of 1 MiB
+//!   header   everything but bits and pages; rdb and dump begin with it
+//!   body     the bits of all layers, then the pages; rdb and dump cut it into pieces
+//!   load     a filter of which header and pieces arrive
+//!   rdb      RDB, DUMP, full sync: a header, then strings of 1 MiB
 //!   dump     BF.SCANDUMP, BF.LOADCHUNK, the rewritten AOF: a header, then chunks of at most 16 MiB
-//!   paged/   the same encodings of filters in pages
-//!   kinds    filters of layers or pages: which of them an input has
+//!   record   pages as bytes
+//!   stream   bits as bytes
 //! ```
 
+mod body;
 pub mod dump;
 pub(super) mod header;
-pub mod kinds;
-pub mod paged;
+mod load;
 pub mod rdb;
+mod record;
 pub(super) mod stream;
+
+pub use body::Body;
+pub use load::{Load, Stored, Taken};

@@ -1,106 +1,83 @@
 //! RDB and DUMP, encoding version 100: one string with the header (`header.rs`), then the bits of
-//! each layer in strings of at most 1 MiB.
+//! all layers and the records of pages (`record.rs`) in strings of 1 MiB. No string has both, and a
+//! record lies in one string.
 //!
 //! ```text
-//!   ┌────────┬─────────────┬─────────────┬─ ─ ─┬───────────┐
-//!   │ header │ bits, 1 MiB │ bits, 1 MiB │ ... │ last bits │
-//!   └────────┴─────────────┴─────────────┴─ ─ ─┴───────────┘
+//!   ┌────────┬─────────────┬─ ─ ─┬───────────┬──────────────┬─ ─ ─┬────────────┐
+//!   │ header │ bits, 1 MiB │ ... │ last bits │ pages, 1 MiB │ ... │ last pages │
+//!   └────────┴─────────────┴─ ─ ─┴───────────┴──────────────┴─ ─ ─┴────────────┘
 //! ```
 //!
 //! The server compresses each string into a second buffer of its size. With strings of 1 MiB,
-//! saving a filter of 4 GiB takes 2 MiB of extra memory. The RDB's own checksum covers the bits.
+//! saving a filter of 4 GiB takes 2 MiB of extra memory. The RDB's own checksum covers bits and
+//! pages. The invariants of pages are checked all the same.
 
-use super::{
-    dump::Load,
-    header,
-    kinds::{self, Stored},
-    stream,
-};
+use super::{Body, Load, Stored, header, record, stream};
 use crate::{
     codec::{
         Error,
         io::{Sink, Source},
     },
-    filter::{Error as FilterError, Filter, Layer, LayerPlan, Plan},
+    filter::Error as FilterError,
 };
 
 /// The encoding version that the server stores with the type name.
 pub const ENCODING_VERSION: i32 = 100;
 
-/// Words in a string: 1 MiB.
-const PIECE_WORDS: usize = 1 << 17;
+/// Bytes of bits or records in a string, unless one page has more.
+const PIECE: usize = 1 << 20;
 
-/// Writes a complete filter.
-pub fn save(filter: &Filter, sink: &mut impl Sink) {
-    put(filter, filter.bit_bytes(), sink);
+/// Writes a filter, or what BF.LOADCHUNK has sent of one.
+pub fn save<'a>(filter: impl Into<Body<'a>>, sink: &mut impl Sink) {
+    let body = filter.into();
+    let end = body.end();
+    sink.put(&body.described().encode(end));
+    let (mut from, mut piece) = (0, Vec::new());
+    while from < end {
+        piece.clear();
+        from = body.put(from, PIECE, &mut piece);
+        sink.put(&piece);
+    }
 }
 
-/// Writes a filter that BF.LOADCHUNK is still filling.
-pub fn save_partial(load: &Load, sink: &mut impl Sink) {
-    put(load.filter(), load.received(), sink);
-}
-
-fn put(filter: &Filter, present: u64, sink: &mut impl Sink) {
-    sink.put(&header::encode(&Plan::of(filter), present));
-    let (mut left, mut piece) = (present, Vec::new());
-    for layer in filter.layers() {
-        let bytes = left.min(layer.shape().words().saturating_mul(stream::WORD));
-        left = left.saturating_sub(bytes);
-        let words = layer.bits().words().get(..(bytes / stream::WORD) as usize);
-        for words in words.unwrap_or_default().chunks(PIECE_WORDS) {
-            piece.clear();
-            stream::put(words, size_of_val(words), &mut piece);
-            sink.put(&piece);
+/// Reads the strings that [`save`] wrote, into a filter of at most `ceiling` bytes of bits or pages.
+///
+/// Memory is allocated as they arrive. A filter that the allocator refuses is read to its end all
+/// the same, so that what comes after it can be read.
+///
+/// # Errors
+/// Any [`Error`]; nothing stays allocated.
+pub fn load(source: &mut impl Source, ceiling: u64) -> Result<Stored, Error> {
+    let header = source.next().ok_or(Error::Truncated)?;
+    let (described, present) = header::decode(header.as_ref())?;
+    drop(header);
+    let (bits, total, copies) = (described.bits(), described.end(), described.copies());
+    let mut load = match Load::new(described, ceiling) {
+        Err(error @ FilterError::Ceiling { .. }) => return Err(error.into()),
+        load => load,
+    };
+    let mut place = 0;
+    while place < present {
+        let string = source.next().ok_or(Error::Truncated)?;
+        let bytes = string.as_ref();
+        let from = place;
+        place = match place.checked_sub(bits) {
+            None => place.saturating_add(bytes.len() as u64),
+            Some(position) => bits.saturating_add(record::end(bytes, position)?),
+        };
+        // Each string has something, so the strings end.
+        if place > present || place == from || (from < bits && place > bits) {
+            return Err(Error::TooBig { from, to: place, total });
+        }
+        stream::check_words(from.min(bits), place.min(bits))?;
+        let Ok(held) = &mut load else {
+            continue;
+        };
+        match held.take_part((from, place), bytes, copies, |_| ceiling) {
+            Err(Error::Filter(error @ FilterError::OutOfMemory(_))) => load = Err(error),
+            taken => drop(taken?),
         }
     }
-}
-
-/// Reads the strings behind the header, for [`kinds::load`]. Memory is allocated as the bits
-/// arrive. A partial filter gets the memory for its missing bits when BF.LOADCHUNK continues.
-pub(super) fn load(
-    plan: &Plan,
-    present: u64,
-    source: &mut impl Source,
-    ceiling: u64,
-) -> Result<Stored, Error> {
-    let mut left = present;
-    let filter = plan.build(ceiling, |plan| layer(plan, source, &mut left));
-    if let Err(Error::Filter(FilterError::OutOfMemory(_))) = filter {
-        // What comes after the filter must still be read.
-        while left > 0 {
-            piece(source, left, &mut left)?;
-        }
-    }
-    let filter = filter?;
-    Ok(if present == plan.bit_bytes() {
-        Stored::Layers(filter)
-    } else {
-        Stored::Partial(kinds::Load::Layers(Load::resume(filter, present)))
-    })
-}
-
-/// Reads the next layer, or the part of it that is among the `left` bytes.
-fn layer(plan: &LayerPlan, source: &mut impl Source, left: &mut u64) -> Result<Layer, Error> {
-    let bytes = plan.shape.words().saturating_mul(stream::WORD);
-    let mut layer = plan.arriving()?;
-    let mut from = 0;
-    while from < bytes && *left > 0 {
-        let piece = piece(source, bytes.saturating_sub(from).min(*left), left)?;
-        let to = from.saturating_add(piece.as_ref().len() as u64);
-        layer.make_room(to / stream::WORD)?;
-        stream::merge_into(&mut layer, from, piece.as_ref());
-        from = to;
-    }
-    Ok(layer)
-}
-
-/// Reads the next string, of at most `most` bytes, and takes its length off `left`.
-fn piece<S: Source>(source: &mut S, most: u64, left: &mut u64) -> Result<S::Piece, Error> {
-    let piece = source.next().ok_or(Error::Truncated)?;
-    let count = piece.as_ref().len() as u64;
-    if count == 0 || !count.is_multiple_of(stream::WORD) || count > most {
-        return Err(Error::Malformed("bits that are not whole words, or not of one layer"));
-    }
-    *left = left.saturating_sub(count);
-    Ok(piece)
+    let mut load = load?;
+    if present < total { Ok(Stored::Partial(load)) } else { load.finish() }
 }

@@ -15,26 +15,16 @@ use crate::filter::{Demand, Error, Filter, Layer, LayerPlan};
 /// Bytes of a word.
 pub(in crate::codec) const WORD: u64 = 8;
 
-/// Appends the bytes from `from` on to `out`: `count` bytes, or fewer at the end of the stream.
+/// Appends the bytes from `from` on to `out`, which starts a word: `count` bytes, or fewer at the end
+/// of the stream.
 pub(in crate::codec) fn read(filter: &Filter, from: u64, count: usize, out: &mut Vec<u8>) {
-    let (index, mut skip) = seek(filter, from);
-    let mut left = count;
+    let (index, skip) = seek(filter, from);
+    let (mut first, mut left) = ((skip / WORD) as usize, count);
     for layer in filter.layers_from(index) {
-        let words = layer.bits().words();
-        // A position inside a word: copy the end of that word.
-        let (first, inside) = ((skip / WORD) as usize, (skip % WORD) as usize);
-        let mut rest = words.get(first..).unwrap_or_default().iter();
-        skip = 0;
-        if inside > 0
-            && let Some(word) = rest.next()
-        {
-            let tail = word.to_le_bytes().into_iter().skip(inside).take(left);
-            left -= tail.len();
-            out.extend(tail);
-        }
-        let count = left.min(size_of_val(rest.as_slice()));
-        put(rest.as_slice(), count, out);
-        left -= count;
+        let words = layer.bits().words().get(first..).unwrap_or_default();
+        let here = left.min(size_of_val(words));
+        put(words, here, out);
+        (first, left) = (0, left - here);
         if left == 0 {
             return;
         }
@@ -93,6 +83,14 @@ pub(in crate::codec) fn layer(
 /// Sets the bits of `bytes` in a layer from its byte `from` on, a multiple of [`WORD`].
 pub(in crate::codec) fn merge_into(layer: &mut Layer, from: u64, bytes: &[u8]) {
     layer.merge((from / WORD) as usize, &mut words(bytes));
+}
+
+/// Checks that a range of bytes is whole words.
+pub(super) fn check_words(from: u64, to: u64) -> Result<(), crate::codec::Error> {
+    if from.is_multiple_of(WORD) && to.is_multiple_of(WORD) {
+        return Ok(());
+    }
+    Err(crate::codec::Error::Unaligned { from, to })
 }
 
 /// Whether every bit of `bytes` at position `from` is set already.

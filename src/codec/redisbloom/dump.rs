@@ -109,14 +109,16 @@ fn place_of(filter: &Filter, byte: u64) -> Option<Place> {
     (byte < end).then_some(Place { start: start.stored, end, stream: start.memory })
 }
 
-/// The next iterator and the chunk for iterator `from`, from the first `present` bytes.
+/// The next iterator and the chunk for iterator `from`, from the first `present` bytes. It begins
+/// with a word.
 #[expect(clippy::arithmetic_side_effects, reason = "positions inside a filter that exists")]
 pub(in crate::codec) fn cut(filter: &Filter, from: i64, present: u64) -> Option<(i64, Vec<u8>)> {
-    let first = u64::try_from(from.checked_sub(1)?).ok()?;
-    let place = place_of(filter, first)?;
-    let at = place.stream + (first - place.start);
+    let byte = u64::try_from(from.checked_sub(1)?).ok()?;
+    let place = place_of(filter, byte)?;
+    let inside = (byte - place.start) / stream::WORD * stream::WORD;
+    let (first, at) = (place.start + inside, place.stream + inside);
     let count = (place.end - first).min(BITS).min(present.saturating_sub(at));
-    let next = from.checked_add_unsigned(count).filter(|_| count > 0)?;
+    let next = i64::try_from(first + count).ok().filter(|_| count > 0)?.checked_add(1)?;
     let mut out = Vec::with_capacity(count as usize);
     stream::read(filter, at, count as usize, &mut out);
     Some((next, out))

@@ -10,11 +10,7 @@ use super::{Argument, Call, Command, CommandSpec, Kind};
 use crate::{
     codec::{
         self,
-        native::{
-            dump::{self, Taken},
-            kinds::Load,
-            paged,
-        },
+        native::{Load, Taken, dump},
     },
     command::{number, refusal::Refusal},
     module::{
@@ -106,11 +102,11 @@ fn take(
 ) -> Result<Taken, codec::Error> {
     match value {
         Value::Ready(filter) => {
-            dump::repeat(filter, iterator, data)?;
+            dump::repeat(&*filter, iterator, data)?;
             Ok(Taken::Repeated)
         }
         Value::Paged(filter) => {
-            paged::dump::repeat(filter, iterator, data)?;
+            dump::repeat(&*filter, iterator, data)?;
             Ok(Taken::Repeated)
         }
         Value::Loading(load) if iterator == 1 && load.began_with(data) => Ok(Taken::Repeated),

@@ -15,7 +15,6 @@ use std::ffi::{c_int, c_void};
 
 use super::Value;
 use crate::{
-    codec::native::kinds::Load,
     filter::{Filter, paged::Paged},
     module::{
         api::{Defrag, raw},
@@ -51,10 +50,9 @@ pub(super) unsafe extern "C" fn defrag(
         let next = match value {
             Value::Ready(filter) => move_layers(defrag, filter, done),
             Value::Paged(paged) => move_pages(defrag, paged, done),
-            Value::Loading(load) => match load.as_mut() {
-                Load::Layers(load) => move_layers(defrag, load.filter_mut(), done),
-                Load::Pages(_) => None,
-            },
+            Value::Loading(load) => {
+                load.filter_mut().and_then(|filter| move_layers(defrag, filter, done))
+            }
         };
         next.is_some_and(|next| defrag.set_cursor(next)).into()
     })

@@ -17,11 +17,7 @@ mod rdb;
 use crate::{
     codec::{
         self,
-        native::{
-            dump,
-            kinds::{Load, Stored},
-            paged,
-        },
+        native::{Load, Stored, dump},
     },
     command::refusal::Refusal,
     filter::{
@@ -53,7 +49,7 @@ const PLACEHOLDER_SEED: u64 = 0x706c_6163_6568_6f6c;
 
 #[cold]
 fn is_placeholder(load: &Load) -> bool {
-    matches!(load, Load::Layers(load) if load.filter().seed() == PLACEHOLDER_SEED)
+    load.layered().is_some_and(|filter| filter.seed() == PLACEHOLDER_SEED)
 }
 
 /// The server's handle of the type, set by `keep_types`.
@@ -146,8 +142,8 @@ impl Value {
         };
         let filter = Filter::new(&params, u64::MAX).ok()?;
         let (_, header) = dump::header(&filter);
-        let load = dump::Load::begin(&header, u64::MAX).ok()?;
-        Some(Self::Loading(Box::new(Load::Layers(load))))
+        let load = Load::begin(&header, u64::MAX).ok()?;
+        Some(Self::Loading(Box::new(load)))
     }
 
     /// Puts the value into an open, empty key.
@@ -179,24 +175,14 @@ impl Value {
     /// Makes a filter of a load that is complete. Without memory it remains a load, and another try
     /// may succeed.
     pub(crate) fn finish_load(&mut self) -> Result<(), codec::Error> {
+        let before = self.share();
         let Self::Loading(load) = self else {
             return Ok(());
         };
-        let before = Share::of_part(load);
-        if let Load::Pages(pages) = load.as_mut() {
-            let outcome = pages.finish();
-            // A try that fails may have split some pages.
-            before.changed(outcome.as_ref().map_or_else(|_| Share::of_part(load), Share::of_pages));
-            *self = Self::Paged(outcome?);
-            return Ok(());
-        }
-        let empty = Self::placeholder().ok_or(filter::Error::OutOfMemory(0))?;
-        if let Self::Loading(load) = std::mem::replace(self, empty)
-            && let Load::Layers(load) = *load
-        {
-            *self = Self::Ready(load.into_filter());
-        }
-        Ok(())
+        let finished = load.finish().map(|stored| *self = Self::of(stored));
+        // A try that fails may have split some pages.
+        before.changed(self.share());
+        finished
     }
 
     /// Makes a filter whose only layer is full one of pages above that layer, in which additions
@@ -233,8 +219,8 @@ impl Value {
     pub(crate) fn dump_header(&self) -> (i64, Vec<u8>) {
         match self {
             Self::Ready(filter) => dump::header(filter),
-            Self::Paged(paged) => paged::dump::header(paged),
-            Self::Loading(load) => load.header(),
+            Self::Paged(paged) => dump::header(paged),
+            Self::Loading(load) => dump::header(&**load),
         }
     }
 
@@ -242,8 +228,8 @@ impl Value {
     pub(crate) fn dump_at(&self, from: i64) -> Option<(i64, Vec<u8>)> {
         match self {
             Self::Ready(filter) => dump::at(filter, from),
-            Self::Paged(paged) => paged::dump::at(paged, from),
-            Self::Loading(load) => load.at(from),
+            Self::Paged(paged) => dump::at(paged, from),
+            Self::Loading(load) => dump::at(&**load, from),
         }
     }
 
@@ -252,10 +238,9 @@ impl Value {
         match self {
             Self::Ready(filter) => Share::of_layers(filter),
             Self::Paged(paged) => Share::of_pages(paged),
-            Self::Loading(load) => match load.as_ref() {
-                Load::Layers(load) => Share::of_layers(load.filter()),
-                Load::Pages(_) => Share::of_part(load),
-            },
+            Self::Loading(load) => {
+                load.layered().map_or_else(|| Share::of_part(load), Share::of_layers)
+            }
         }
     }
 
@@ -308,11 +293,9 @@ impl Value {
             Self::Paged(paged) => paged.memory(malloc_size),
             Self::Loading(load) => {
                 malloc_size(std::ptr::from_ref::<Load>(load))
-                    + match load.as_ref() {
-                        Load::Layers(load) => memory_of_layers(load.filter()),
-                        // Its pages have the sizes that the allocator gives.
-                        Load::Pages(load) => load.bytes() as usize,
-                    }
+                    + load.filter().map_or(0, memory_of_layers)
+                    // Its pages have the sizes that the allocator gives.
+                    + load.page_bytes() as usize
             }
         }
     }

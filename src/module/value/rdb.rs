@@ -16,7 +16,7 @@ use crate::{
     codec::{
         Error,
         io::{self, NumberSink},
-        native::{self, kinds::Stored},
+        native::{self, Stored},
         redisbloom, valkey_bloom,
     },
     filter::Error as FilterError,
@@ -32,8 +32,8 @@ use crate::{
 pub(super) fn write(value: &Value, sink: &mut impl io::Sink) {
     match value {
         Value::Ready(filter) => native::rdb::save(filter, sink),
-        Value::Paged(paged) => native::paged::rdb::save(paged, sink),
-        Value::Loading(load) => load.save(sink),
+        Value::Paged(paged) => native::rdb::save(paged, sink),
+        Value::Loading(load) => native::rdb::save(&**load, sink),
     }
 }
 
@@ -51,7 +51,7 @@ pub(super) unsafe extern "C" fn load(io: *mut raw::RedisModuleIO, version: c_int
         let mut stream = unsafe { Stream::new(io) };
         let ceiling = limit::ADDRESSABLE;
         let stored = match version {
-            native::rdb::ENCODING_VERSION => native::kinds::load(&mut stream, ceiling),
+            native::rdb::ENCODING_VERSION => native::rdb::load(&mut stream, ceiling),
             old if redisbloom::ENCODING_VERSIONS.contains(&old) => {
                 redisbloom::load(&mut stream, old, ceiling).map(Stored::Layers)
             }

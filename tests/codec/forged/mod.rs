@@ -8,8 +8,7 @@ mod sizes;
 use redis_bloom::{
     codec::{
         Error,
-        native::dump::{self, Load},
-        native::kinds,
+        native::{Load, dump, rdb},
     },
     filter::{Error as FilterError, Filter},
 };
@@ -38,7 +37,7 @@ fn refused(header: &[u8], ceiling: u64, case: &str) -> Error {
     let error = outcome.expect_err(case);
     assert!(most < OVERHEAD, "{case}: {most} bytes");
     let strings = Strings(vec![header.to_vec(), vec![0; 1 << 16]]);
-    let (outcome, most) = peak(|| kinds::load(&mut Reading(strings.0.iter()), ceiling).map(|_| ()));
+    let (outcome, most) = peak(|| rdb::load(&mut Reading(strings.0.iter()), ceiling).map(|_| ()));
     let other = outcome.expect_err(case);
     assert!(most < OVERHEAD, "{case}: {most} bytes");
     // Compared as text, because NaN is not equal to itself.
@@ -84,7 +83,7 @@ fn any_seed_is_accepted() {
     let (_, header) = dump::header(&sample::small());
     let load =
         Load::begin(&forge::patched(&header, SEED, &[255; 8]), 1 << 20).expect("any seed is good");
-    assert_eq!(load.filter().seed(), u64::MAX);
+    assert_eq!(load.layered().expect("layers").seed(), u64::MAX);
 }
 
 #[test]
@@ -92,7 +91,7 @@ fn inputs_without_a_header_are_refused() {
     for bytes in [&b""[..], b"r", b"rbloom", b"rbloom\x01\0", &[0; 48], &[255; 48]] {
         assert!(Load::begin(bytes, 1 << 20).is_err(), "{bytes:?}");
         let strings = Strings(vec![bytes.to_vec()]);
-        assert!(kinds::load(&mut Reading(strings.0.iter()), 1 << 20).is_err(), "{bytes:?}");
+        assert!(rdb::load(&mut Reading(strings.0.iter()), 1 << 20).is_err(), "{bytes:?}");
     }
-    assert!(matches!(kinds::load(&mut Reading([].iter()), 1 << 20), Err(Error::Truncated)));
+    assert!(matches!(rdb::load(&mut Reading([].iter()), 1 << 20), Err(Error::Truncated)));
 }

@@ -3,7 +3,7 @@
 use redis_bloom::{
     codec::{
         Error,
-        native::dump::{self, Load},
+        native::{Load, dump},
     },
     filter::{Error as FilterError, FIXED_SEED, Family, Plan, TIGHTENING, Valkey},
     sharding::{MAX_SHARDS, Shard},
@@ -80,10 +80,10 @@ fn records_of_later_releases_are_skipped_or_refused() {
     let shard = &header[INDEX..LAYERS];
     let records = [(1, shard), (OPTIONAL, b"any bytes"), (OPTIONAL + 7, b""), (u16::MAX, b"x")];
     let load = Load::begin(&with_records(&header, &records), u64::MAX).expect("a header");
-    assert_eq!(load.filter().shard(), Shard::new(5, 8));
+    assert_eq!(load.layered().expect("layers").shard(), Shard::new(5, 8));
     // The filter is the one without the optional records, which are not written again.
     assert!(load.began_with(&header));
-    assert_eq!(dump::header(load.filter()).1, header);
+    assert_eq!(dump::header(load.layered().expect("layers")).1, header);
     let refused = Load::begin(&with_records(&header, &[(1, shard), (4, b"matters")]), u64::MAX);
     assert_eq!(
         refused.map(|_| ()),
@@ -100,9 +100,9 @@ fn a_filter_with_optional_records_alone_is_a_plain_one() {
     let optional = [(OPTIONAL, &b"any bytes"[..]), (u16::MAX, b"")];
     for records in [&optional[..0], &optional[..1], &optional] {
         let load = Load::begin(&with_records(&header, records), u64::MAX).expect("a header");
-        assert_eq!(load.filter().shard(), None);
+        assert_eq!(load.layered().expect("layers").shard(), None);
         assert!(load.began_with(&plain), "{records:?}");
-        assert_eq!(dump::header(load.filter()).1, plain, "{records:?}");
+        assert_eq!(dump::header(load.layered().expect("layers")).1, plain, "{records:?}");
         assert!(!load.began_with(&header), "the chunks of a shard are of another filter");
     }
 }

@@ -3,10 +3,9 @@
 use redis_bloom::{
     codec::{
         Error,
-        native::dump::{self, Load, Taken},
-        native::kinds,
+        native::{Load, Taken, dump, rdb},
     },
-    filter::Error as FilterError,
+    filter::{Error as FilterError, Filter},
 };
 
 use super::{OVERHEAD, refused};
@@ -35,7 +34,7 @@ fn headers_that_announce_too_many_bits_are_refused() {
         let header = forge::patched(&header, PRESENT, &present.to_le_bytes());
         assert!(Load::begin(&header, 1 << 20).is_err(), "a dump has no bits in its header");
         let strings = Strings(vec![header, vec![0; present as usize]]);
-        let read = kinds::load(&mut Reading(strings.0.iter()), 1 << 20);
+        let read = rdb::load(&mut Reading(strings.0.iter()), 1 << 20);
         assert_eq!(read.is_ok(), present.is_multiple_of(8), "{present} bytes present");
     }
 }
@@ -75,8 +74,11 @@ fn what_a_dump_announces_is_not_allocated() {
         let (begun, most) = peak(|| Load::begin(&forged, u64::MAX));
         let mut load = begun.expect("any shape will do");
         assert!(most < OVERHEAD, "{most} bytes for {blocks} blocks");
-        assert!(load.filter().bytes() < OVERHEAD as u64, "{blocks} blocks");
-        assert_eq!(load.filter().bit_bytes(), u64::from(blocks) * u64::from(u16::MAX) * 8);
+        assert!(load.layered().expect("layers").bytes() < OVERHEAD as u64, "{blocks} blocks");
+        assert_eq!(
+            load.layered().expect("layers").bit_bytes(),
+            u64::from(blocks) * u64::from(u16::MAX) * 8
+        );
         let (garbage, most) = peak(|| load.take(9, b"garbage", |_| u64::MAX));
         assert!(garbage.is_err() && most < OVERHEAD, "{most} bytes");
         for chunk in 0..4 {
@@ -86,12 +88,13 @@ fn what_a_dump_announces_is_not_allocated() {
             assert_eq!(taken, Ok(Taken::Next));
             // While it grows, the old array is there beside the new one, which is counted from 0.
             assert!(most < (first + CAME) * 8 + OVERHEAD, "{most} bytes for chunk {chunk}");
-            let room = load.room();
+            let room = load.bytes();
             assert!(room <= (first + CAME) as u64 * 8, "{room} bytes for chunk {chunk}");
-            assert!(load.filter().bytes() - room < OVERHEAD as u64);
+            assert!(load.layered().expect("layers").bytes() - room < OVERHEAD as u64);
         }
         let copy = load.duplicate().expect("there is memory");
-        assert_eq!((copy.room(), copy.filter().bytes()), (load.room(), load.filter().bytes()));
+        let bytes = |load: &Load| (load.bytes(), load.layered().map(Filter::bytes));
+        assert_eq!(bytes(&copy), bytes(&load));
         assert_eq!(forge::stored(&copy), forge::stored(&load));
     }
 }
@@ -110,7 +113,7 @@ fn announced_bits_that_do_not_arrive_are_not_allocated() {
             let forged = forge::patched(&forged, PRESENT, &present.to_le_bytes());
             for pieces in [0, 1, 3] {
                 let strings = Strings([vec![forged.clone()], vec![vec![0; CAME]; pieces]].concat());
-                let read = || kinds::load(&mut Reading(strings.0.iter()), u64::MAX).map(|_| ());
+                let read = || rdb::load(&mut Reading(strings.0.iter()), u64::MAX).map(|_| ());
                 let (outcome, most) = peak(read);
                 assert_eq!(outcome, Err(Error::Truncated), "{blocks} blocks, {present} bytes");
                 // While an array grows, the old and the new one are both allocated.

@@ -4,13 +4,7 @@
 use redis_bloom::{
     codec::{
         Error,
-        native::{
-            kinds::{self, Stored},
-            paged::{
-                dump::{self, Load},
-                rdb,
-            },
-        },
+        native::{Load, Stored, dump, rdb},
     },
     filter::{
         Error as FilterError, MAX_TIME,
@@ -49,7 +43,7 @@ fn within<T>(input: usize, decode: impl FnOnce() -> T) -> T {
 #[track_caller]
 fn read(strings: &Strings) -> Result<Stored, Error> {
     let input = strings.0.iter().map(Vec::len).sum();
-    within(input, || kinds::load(&mut Reading(strings.0.iter()), u64::MAX))
+    within(input, || rdb::load(&mut Reading(strings.0.iter()), u64::MAX))
 }
 
 #[track_caller]
@@ -61,7 +55,7 @@ fn begin(header: &[u8]) -> Result<Load, Error> {
 fn check_stored(stored: Stored) {
     match stored {
         Stored::Pages(filter) => check_sane(&filter),
-        Stored::Partial(kinds::Load::Pages(load)) => check_load(&load),
+        Stored::Partial(load) => check_load(&load),
         other => panic!("{other:?}"),
     }
 }
@@ -70,12 +64,12 @@ fn check_stored(stored: Stored) {
 #[track_caller]
 fn check_load(load: &Load) {
     let mut stored = Strings::default();
-    rdb::save_partial(load, &mut stored);
-    let again = kinds::load(&mut Reading(stored.0.iter()), u64::MAX).expect("what was saved");
-    if let Stored::Partial(kinds::Load::Pages(again)) = again {
+    rdb::save(load, &mut stored);
+    let again = rdb::load(&mut Reading(stored.0.iter()), u64::MAX).expect("what was saved");
+    if let Stored::Partial(again) = again {
         assert_eq!(again.received(), load.received());
     }
-    assert_eq!(load.at(1).is_some(), load.received() > 0);
+    assert_eq!(dump::at(load, 1).is_some(), load.received() > 0);
 }
 
 #[test]
@@ -161,7 +155,7 @@ fn any_byte_of_a_header_is_refused_or_makes_a_sane_filter() {
                             check_sane(&read);
                         }
                     }
-                    Ok(Stored::Partial(kinds::Load::Pages(load))) => check_load(&load),
+                    Ok(Stored::Partial(load)) => check_load(&load),
                     other => panic!("{other:?}"),
                 }
             }
@@ -274,7 +268,7 @@ fn a_forged_size_allocates_nothing() {
     let forged = patched(&strings(&above).0[0], blocks, &u32::MAX.to_le_bytes());
     let forged = Strings(vec![forged, vec![0; 64]]);
     assert_eq!(read(&forged).map(drop), Err(Error::Truncated));
-    let limited = kinds::load(&mut Reading(forged.0.iter()), 1 << 30).map(drop);
+    let limited = rdb::load(&mut Reading(forged.0.iter()), 1 << 30).map(drop);
     assert!(matches!(limited, Err(Error::Filter(FilterError::Ceiling { .. }))), "{limited:?}");
     // A page of 65,535 words that are not there.
     let mut forged = stored.clone();

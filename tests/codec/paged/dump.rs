@@ -5,14 +5,7 @@ use std::collections::HashMap;
 use redis_bloom::{
     codec::{
         Error,
-        native::{
-            dump::Taken,
-            kinds::{self, Stored},
-            paged::{
-                dump::{self, Load},
-                rdb,
-            },
-        },
+        native::{Load, Stored, Taken, dump, rdb},
     },
     filter::{
         Error as FilterError,
@@ -22,7 +15,8 @@ use redis_bloom::{
 };
 
 use super::{
-    COUNT, GENERATION, Random, above, all, bits, check_sane, crowded, filled, frame, hash, paged,
+    COUNT, GENERATION, Random, above, all, bits, check_sane, crowded, filled, finished, frame,
+    hash, paged,
 };
 use crate::support::{Reading, Strings};
 
@@ -144,7 +138,7 @@ fn a_copy_has_counts_of_the_time_of_the_dump() {
             }
             iterator = next;
         }
-        let copy = load.finish().expect("memory");
+        let copy = finished(load);
         for (&number, &(least, most)) in &model.bounds {
             let count = copy.pages().count(hash(number));
             assert!(count >= least, "seed {seed}: item {number} is counted {count} < {least}");
@@ -178,7 +172,7 @@ fn a_filter_that_grows_is_copied() {
                 number += 1;
             }
         }
-        let copy = load.finish().expect("memory");
+        let copy = finished(load);
         assert!((0..20_000).all(|number| copy.pages().find(hash(number)).is_some()));
         assert!(copy.items(0) >= 20_000 || tag_bits == 4, "{}", copy.items(0));
         assert!(copy.pages().pages().len() <= original.pages().len());
@@ -271,12 +265,12 @@ fn a_pass_that_went_on_or_back_begins_again() {
         let (next, chunk) = frame::cut(&rest, 0, 1);
         assert_eq!(load.take(next, &chunk, |_| u64::MAX), Ok(Taken::Next));
         let mut strings = Strings::default();
-        rdb::save_partial(&load, &mut strings);
-        let read = kinds::load(&mut Reading(strings.0.iter()), u64::MAX);
+        rdb::save(&load, &mut strings);
+        let read = rdb::load(&mut Reading(strings.0.iter()), u64::MAX);
         assert!(matches!(read, Ok(Stored::Partial(_))), "{first:?} {then:?}: {read:?}");
         let (end, rest) = dump::at(&after, next).expect("a chunk");
         assert_eq!(load.take(end, &rest, |_| u64::MAX), Ok(Taken::Last));
-        let copy = load.finish().expect("a sound filter");
+        let copy = finished(load);
         assert_eq!(copy.window().map(|window| window.sweep), Some(expected));
     }
 }

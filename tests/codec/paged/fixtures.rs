@@ -4,14 +4,7 @@
 use std::{fs, path::PathBuf};
 
 use redis_bloom::{
-    codec::native::{
-        dump::Taken,
-        kinds::{self, Stored},
-        paged::{
-            dump::{self, Load},
-            rdb,
-        },
-    },
+    codec::native::{Load, Stored, Taken, dump, rdb},
     filter::{
         paged::Paged,
         pages::{Payload, Plan},
@@ -19,8 +12,8 @@ use redis_bloom::{
 };
 
 use super::{
-    COUNT, GENERATION, above, bits, check_equal, crowded, filled, frame, hash, loaded, paged,
-    shard, strings,
+    COUNT, GENERATION, above, bits, check_equal, crowded, filled, finished, frame, hash, loaded,
+    paged, shard, strings,
 };
 use crate::{
     fixtures::{framed, unframed},
@@ -90,8 +83,8 @@ fn files_are_read_and_written_again() {
             }
         }
         assert_eq!(last, Some(Ok(Taken::Last)), "{name}");
-        let mut load = load.expect("a header");
-        check_equal(&load.finish().expect(name), &filter, name);
+        let load = load.expect("a header");
+        check_equal(&finished(load), &filter, name);
     }
 }
 
@@ -104,20 +97,18 @@ fn a_half_loaded_file_is_completed() {
     let mut load = Load::begin(&dump::header(&grown).1, u64::MAX).expect("its header");
     load.take(end, &head, |_| u64::MAX).expect("the first chunk");
     let mut strings = Strings::default();
-    rdb::save_partial(&load, &mut strings);
+    rdb::save(&load, &mut strings);
     let path = path("rdb", "partial");
     if std::env::var_os("REDIS_BLOOM_WRITE_FIXTURES").is_some() && !path.exists() {
         fs::write(&path, framed(&strings)).expect("a file that can be written");
     }
     assert_eq!(unframed(&read("rdb", "partial")), strings);
-    let Ok(Stored::Partial(kinds::Load::Pages(mut load))) =
-        kinds::load(&mut Reading(strings.0.iter()), u64::MAX)
-    else {
+    let Ok(Stored::Partial(mut load)) = rdb::load(&mut Reading(strings.0.iter()), u64::MAX) else {
         panic!("not partial");
     };
     let (next, rest) = dump::at(&grown, load.received() as i64 + 1).expect("the rest");
     assert_eq!(load.take(next, &rest, |_| u64::MAX), Ok(Taken::Last));
-    let copy = load.finish().expect("memory");
+    let copy = finished(load);
     assert!((0..1_200).all(|number| copy.pages().find(hash(number)).is_some()));
     check_equal(&copy, &grown, "completed");
 }

@@ -6,10 +6,7 @@ mod fixtures;
 mod round_trip;
 
 use redis_bloom::{
-    codec::native::{
-        kinds::{self, Stored},
-        paged::rdb,
-    },
+    codec::native::{Load, Stored, rdb},
     filter::{
         Author, Family, Hash,
         paged::{Generation, Paged, PagedPlan, Sweep, Window},
@@ -178,7 +175,16 @@ fn strings(filter: &Paged) -> Strings {
 /// The complete filter that the strings have.
 #[track_caller]
 fn loaded(strings: &Strings) -> Paged {
-    match kinds::load(&mut Reading(strings.0.iter()), u64::MAX) {
+    match rdb::load(&mut Reading(strings.0.iter()), u64::MAX) {
+        Ok(Stored::Pages(filter)) => filter,
+        other => panic!("not a complete filter: {other:?}"),
+    }
+}
+
+/// The filter that a load has become.
+#[track_caller]
+fn finished(mut load: Load) -> Paged {
+    match load.finish() {
         Ok(Stored::Pages(filter)) => filter,
         other => panic!("not a complete filter: {other:?}"),
     }

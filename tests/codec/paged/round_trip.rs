@@ -3,14 +3,7 @@
 use redis_bloom::{
     codec::{
         Error,
-        native::{
-            dump::Taken,
-            kinds::{self, Stored},
-            paged::{
-                dump::{self, Load},
-                rdb,
-            },
-        },
+        native::{Load, Stored, Taken, dump, rdb},
     },
     filter::{
         Error as FilterError,
@@ -18,7 +11,9 @@ use redis_bloom::{
     },
 };
 
-use super::{COUNT, all, bits, check_equal, crowded, filled, frame, loaded, paged, strings};
+use super::{
+    COUNT, all, bits, check_equal, crowded, filled, finished, frame, loaded, paged, strings,
+};
 use crate::support::{Reading, Strings};
 
 #[test]
@@ -58,7 +53,7 @@ fn an_unchanged_filter_gives_the_same_words_in_any_chunks() {
                 }
                 iterator = next;
             }
-            check_equal(&load.finish().expect(name), &filter, name);
+            check_equal(&finished(load), &filter, name);
         }
     }
 }
@@ -67,14 +62,12 @@ fn an_unchanged_filter_gives_the_same_words_in_any_chunks() {
 #[track_caller]
 fn resumed(load: &Load) -> Load {
     let mut strings = Strings::default();
-    rdb::save_partial(load, &mut strings);
-    let Ok(Stored::Partial(kinds::Load::Pages(again))) =
-        kinds::load(&mut Reading(strings.0.iter()), u64::MAX)
-    else {
+    rdb::save(load, &mut strings);
+    let Ok(Stored::Partial(again)) = rdb::load(&mut Reading(strings.0.iter()), u64::MAX) else {
         panic!("not a partial filter");
     };
     let mut stored = Strings::default();
-    rdb::save_partial(&again, &mut stored);
+    rdb::save(&again, &mut stored);
     assert_eq!(stored, strings);
     assert_eq!(again.received(), load.received());
     again
@@ -88,14 +81,14 @@ fn a_half_loaded_filter_is_dumped_and_completed() {
         for part in 1..frame::records(&whole, bits(&filter)).len().min(6) {
             let (_, header) = dump::header(&filter);
             let mut load = Load::begin(&header, u64::MAX).expect(name);
-            assert_eq!(load.at(1), None);
+            assert_eq!(dump::at(&load, 1), None);
             let (middle, head) = frame::cut(&whole, bits(&filter), part);
             load.take(middle, &head, |_| u64::MAX).expect(name);
-            let mut copy = Load::begin(&load.header().1, u64::MAX).expect(name);
-            let (next, chunk) = load.at(1).expect(name);
+            let mut copy = Load::begin(&dump::header(&load).1, u64::MAX).expect(name);
+            let (next, chunk) = dump::at(&load, 1).expect(name);
             assert_eq!(next, middle, "{name}");
             assert_eq!(copy.take(next, &chunk, |_| u64::MAX), Ok(Taken::Next), "{name}");
-            assert_eq!(load.at(next), None, "{name}");
+            assert_eq!(dump::at(&load, next), None, "{name}");
             let (next, rest) = dump::at(&filter, next).expect(name);
             for mut load in [load.duplicate().expect("memory"), load, copy] {
                 let mut part = Some((next, rest.clone()));
@@ -103,7 +96,7 @@ fn a_half_loaded_filter_is_dumped_and_completed() {
                     load.take(next, &rest, |_| u64::MAX).expect(name);
                     part = dump::at(&filter, next);
                 }
-                check_equal(&load.finish().expect(name), &filter, name);
+                check_equal(&finished(load), &filter, name);
             }
         }
     }
@@ -131,7 +124,7 @@ fn chunks_and_strings_are_bounded() {
     let (last, first) = lengths.split_last().expect("a chunk");
     assert_eq!(first.len(), 1, "{lengths:?}");
     assert!(first.iter().all(|length| (least..=most).contains(length)) && *last <= most);
-    check_equal(&load.finish().expect("memory"), &filter, "chunks");
+    check_equal(&finished(load), &filter, "chunks");
     let strings = strings(&filter);
     assert!(strings.0.len() > 24 && strings.0.iter().all(|string| string.len() <= 1 << 20));
     check_equal(&loaded(&strings), &filter, "strings");
@@ -141,7 +134,7 @@ fn chunks_and_strings_are_bounded() {
 fn a_filter_above_the_ceiling_is_refused() {
     let filter = paged(&filled(crowded(9, COUNT), 3_000));
     let stored = strings(&filter);
-    let table = |ceiling| kinds::load(&mut Reading(stored.0.iter()), ceiling);
+    let table = |ceiling| rdb::load(&mut Reading(stored.0.iter()), ceiling);
     let bytes = filter.pages().pages().len() as u64 * 500;
     assert!(matches!(
         table(bytes).map(drop),

@@ -2,7 +2,7 @@
 //! takes memory or time.
 
 use redis_bloom::{
-    codec::{Error, native::dump::Load, redisbloom},
+    codec::{Error, native::Load, redisbloom},
     filter::Error as FilterError,
 };
 

@@ -8,13 +8,16 @@ mod stored;
 use redis_bloom::{
     codec::{
         Error,
-        native::dump::{self, Load, Taken},
+        native::{Load, Taken, dump},
         redisbloom,
     },
     filter::{Error as FilterError, Filter, Plan},
 };
 
-use crate::{sample, sane, support::Strings};
+use crate::{
+    sample, sane,
+    support::{Strings, layers},
+};
 use product::{Answers, Fields, REDISBLOOM, Value};
 
 /// The filter of a fixture.
@@ -87,7 +90,7 @@ fn loaded_chunks_are_dumped_again_byte_for_byte() {
                 assert_eq!(load.take(*iterator, data, |_| u64::MAX), Ok(Taken::Repeated), "{name}");
             }
         }
-        let mut loaded = load.into_filter();
+        let mut loaded = layers(load);
         assert_eq!(Strings::of(&loaded), Strings::of(&filter(name)), "{name}");
 
         let mut given = vec![dump::header(&loaded)];
@@ -131,7 +134,7 @@ fn a_filter_that_grew_here_is_dumped_and_loaded() {
                 load.take(*iterator, data, |_| u64::MAX)
                     .unwrap_or_else(|error| panic!("{name}: {error}"));
             }
-            assert_eq!(Strings::of(&load.into_filter()), Strings::of(&filter), "{name}");
+            assert_eq!(Strings::of(&layers(load)), Strings::of(&filter), "{name}");
         }
     }
 }
@@ -233,7 +236,7 @@ fn older_headers_of_dumps_are_read() {
             load.take(*iterator, data, |_| u64::MAX).expect("the next chunk");
         }
         let answers = Answers::read(name);
-        let mut filter = load.into_filter();
+        let mut filter = layers(load);
         product::check_first(&filter, &answers, name);
         assert_eq!(plan_of_its_dump(&filter), Plan::of(&filter), "with growth: {with_growth}");
         add_later_items(&mut filter, &answers, name);
@@ -243,7 +246,8 @@ fn older_headers_of_dumps_are_read() {
 /// The plan that another server reads from the dump of the filter, or from an AOF.
 fn plan_of_its_dump(filter: &Filter) -> Plan {
     let (_, header) = dump::header(filter);
-    Plan::of(Load::begin(&header, u64::MAX).expect("a header of ours").filter())
+    let load = Load::begin(&header, u64::MAX).expect("a header of ours");
+    Plan::of(load.layered().expect("layers"))
 }
 
 #[test]
@@ -288,10 +292,10 @@ fn a_large_layer_comes_in_several_chunks() {
     let (first, rest) = (1 + chunks[0].len() as i64, 1 + bytes as i64);
     assert_eq!(load.take(first, chunks[0], |_| u64::MAX), Ok(Taken::Next));
     // A half-loaded filter dumps the loaded bits.
-    let (end, data) = load.at(1).expect("a chunk");
-    assert!((end, data.as_slice()) == (first, chunks[0]) && load.at(first).is_none());
+    let (end, data) = dump::at(&load, 1).expect("a chunk");
+    assert!((end, data.as_slice()) == (first, chunks[0]) && dump::at(&load, first).is_none());
     assert_eq!(load.take(rest, chunks[1], |_| u64::MAX), Ok(Taken::Last));
-    let filter = load.into_filter();
+    let filter = layers(load);
     for (from, (end, chunk)) in [(1, (first, chunks[0])), (first, (rest, chunks[1]))] {
         let (iterator, data) = dump::at(&filter, from).expect("a chunk");
         assert!((iterator, data.as_slice()) == (end, chunk), "from {from}");

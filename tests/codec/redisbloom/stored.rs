@@ -5,7 +5,10 @@
 use std::{fs, path::PathBuf};
 
 use redis_bloom::{
-    codec::{Error, native::dump::Load, native::kinds},
+    codec::{
+        Error,
+        native::{Load, rdb},
+    },
     filter::Error as FilterError,
 };
 
@@ -91,7 +94,7 @@ fn forged_numbers_are_refused() {
     ];
     for (what, at, new, expected) in cases {
         let strings = with(*at, new);
-        let read = kinds::load(&mut Reading(strings.0.iter()), u64::MAX).map(drop);
+        let read = rdb::load(&mut Reading(strings.0.iter()), u64::MAX).map(drop);
         assert!(read.as_ref().is_err_and(expected), "{what}: {read:?}");
     }
     for (what, at, new) in [
@@ -108,7 +111,7 @@ fn forged_numbers_are_refused() {
         ("twice the rate", RATE, &0.01_f64.to_le_bytes()),
     ] {
         let strings = with(at, new);
-        let read = kinds::load(&mut Reading(strings.0.iter()), u64::MAX).map(drop);
+        let read = rdb::load(&mut Reading(strings.0.iter()), u64::MAX).map(drop);
         assert!(read.as_ref().is_err_and(shape), "{what}: {read:?}");
     }
 }
@@ -125,7 +128,7 @@ fn damaged_headers_are_refused_or_harmless() {
                 let mut damaged = strings.clone();
                 let byte = strings.0[0][at] ^ change;
                 damaged.0[0] = patched(&strings.0[0], at, &[byte]);
-                if let Ok(stored) = kinds::load(&mut Reading(damaged.0.iter()), 1 << 16) {
+                if let Ok(stored) = rdb::load(&mut Reading(damaged.0.iter()), 1 << 16) {
                     sane::check_stored(stored, 1 << 16);
                 }
                 if let Ok(load) = Load::begin(&damaged.0[0], 1 << 16) {

@@ -8,7 +8,7 @@ mod released;
 use redis_bloom::{
     codec::{
         io::{NumberSink, Sink},
-        native::dump::{self, Load, Taken},
+        native::{Load, Taken, dump},
         valkey_bloom,
     },
     filter::{
@@ -20,7 +20,7 @@ use crate::{
     allocation::peak,
     redisbloom::product::{Fields, Value},
     sane,
-    support::Strings,
+    support::{Strings, layers},
 };
 use model::{Model, Part};
 
@@ -267,11 +267,7 @@ fn native_encodings_keep_every_field() {
             iterator = next;
         }
         assert_eq!(taken, Taken::Last, "{case:?}");
-        assert_eq!(
-            valkey_bloom::blob(&load.into_filter()).expect("a blob"),
-            model.blob(),
-            "{case:?}"
-        );
+        assert_eq!(valkey_bloom::blob(&layers(load)).expect("a blob"), model.blob(), "{case:?}");
         add_later_items(&mut stored, &mut model);
     }
 }

@@ -15,7 +15,7 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use bloom::codec::native::kinds::Load;
+use bloom::codec::native::Load;
 use serde::Serialize;
 
 use super::Arguments;

@@ -1,0 +1,134 @@
+//! What follows a header: the bits of all layers, oldest first, and then the pages.
+//!
+//! ```text
+//!   ┌────────────────┬────────────────┬─ ─ ─┬─ ─ ─ ─ ─ ─ ─ ─ ─ ─ ─ ─ ─ ─┐
+//!   │ bits, layer 0  │ bits, layer 1  │ ... │ pages, by their positions  │
+//!   └────────────────┴────────────────┴─ ─ ─┴─ ─ ─ ─ ─ ─ ─ ─ ─ ─ ─ ─ ─ ─┘
+//! ```
+//!
+//! A place is a byte of the bits or, behind them, a position of a page (`filter/pages/pieces.rs`).
+//! The bits below pages do not change any more.
+//!
+//! No number says how many pages there are, so none can be forged: a reader has all pages when they
+//! cover all positions, and it allocates as they arrive.
+
+use super::{header::Described, load::Load, record, stream};
+use crate::filter::{
+    Filter, Layer, Plan,
+    paged::{Paged, PagedPlan},
+    pages::{END, Piece, Reach},
+};
+
+/// A filter to be written, or the part of one that BF.LOADCHUNK has sent.
+#[derive(Clone, Copy, Debug)]
+#[expect(missing_docs, reason = "they are the kinds of filters")]
+pub enum Body<'a> {
+    Layers(&'a Filter),
+    Pages(&'a Paged),
+    Part(&'a Load),
+}
+
+impl<'a> From<&'a Filter> for Body<'a> {
+    fn from(filter: &'a Filter) -> Self {
+        Self::Layers(filter)
+    }
+}
+
+impl<'a> From<&'a Paged> for Body<'a> {
+    fn from(filter: &'a Paged) -> Self {
+        Self::Pages(filter)
+    }
+}
+
+impl<'a> From<&'a Load> for Body<'a> {
+    fn from(load: &'a Load) -> Self {
+        Self::Part(load)
+    }
+}
+
+impl<'a> Body<'a> {
+    /// The filter, if it has no pages.
+    pub(super) fn layered(self) -> Option<&'a Filter> {
+        match self {
+            Self::Layers(filter) => Some(filter),
+            Self::Part(load) => load.layered(),
+            Self::Pages(_) => None,
+        }
+    }
+
+    /// The layers but for those of complete pages.
+    fn filter(self) -> Option<&'a Filter> {
+        match self {
+            Self::Layers(filter) => Some(filter),
+            Self::Part(load) => load.filter(),
+            Self::Pages(_) => None,
+        }
+    }
+
+    /// The numbers for the header.
+    pub(super) fn described(self) -> Described {
+        match self {
+            Self::Layers(filter) => Described::Layers(Plan::of(filter)),
+            Self::Pages(filter) => Described::Pages(PagedPlan::of(filter)),
+            Self::Part(load) => load.described(),
+        }
+    }
+
+    fn base(self) -> Option<&'a Layer> {
+        if let Self::Pages(filter) = self { filter.base() } else { None }
+    }
+
+    /// Bytes of the bits.
+    fn bits(self) -> u64 {
+        let base = self.base().map_or(0, |base| base.shape().words().saturating_mul(stream::WORD));
+        self.filter().map_or(base, Filter::bit_bytes)
+    }
+
+    /// The place behind what is there.
+    pub(super) fn end(self) -> u64 {
+        match self {
+            Self::Layers(filter) => filter.bit_bytes(),
+            Self::Pages(_) => self.bits().saturating_add(END),
+            Self::Part(load) => load.received(),
+        }
+    }
+
+    /// The page at a position.
+    fn piece_at(self, position: u64) -> Option<(Reach, Piece<'a>)> {
+        match self {
+            Self::Layers(_) => None,
+            Self::Pages(filter) => filter.pages().piece_at(position),
+            Self::Part(load) => load.pieces()?.piece_at(position),
+        }
+    }
+
+    /// The place at which the word or page at `place` starts; `None` if there is none.
+    pub(super) fn start(self, place: u64) -> Option<u64> {
+        let bits = self.bits();
+        if place >= self.end() {
+            None
+        } else if let Some(position) = place.checked_sub(bits) {
+            Some(bits.saturating_add(self.piece_at(position)?.0.start()))
+        } else {
+            Some(place.saturating_sub(place % stream::WORD))
+        }
+    }
+
+    /// Appends what starts at `place`: some `most` bytes, and not both of bits and pages. Returns the
+    /// place behind it.
+    pub(super) fn put(self, place: u64, most: usize, out: &mut Vec<u8>) -> u64 {
+        let bits = self.bits();
+        if let Some(position) = place.checked_sub(bits) {
+            let at = |position| self.piece_at(position);
+            return bits.saturating_add(record::put(at, position, most, out));
+        }
+        let count = bits.min(self.end()).saturating_sub(place).min(most as u64);
+        if let Some(filter) = self.filter() {
+            stream::read(filter, place, count as usize, out);
+        } else if let Some(base) = self.base() {
+            let words = base.bits().words().get((place / stream::WORD) as usize..);
+            stream::put(words.unwrap_or_default(), count as usize, out);
+        }
+        place.saturating_add(count)
+    }
+}

@@ -1,0 +1,252 @@
+//! A filter that arrives piece by piece: from BF.LOADCHUNK, or from an RDB.
+//!
+//! Memory is allocated as bits and pages arrive, so a forged size costs nothing.
+
+use super::{header::Described, record, stream};
+use crate::{
+    codec::Error,
+    filter::{
+        Demand, Error as FilterError, Filter, Plan,
+        paged::{Paged, PagedPlan, Sweep},
+        pages::{END, Pieces},
+    },
+    sharding::Shard,
+};
+
+/// A stored filter: complete, or still being loaded by BF.LOADCHUNK.
+#[derive(Debug)]
+#[expect(clippy::large_enum_variant, reason = "one is made for each value that is read")]
+pub enum Stored {
+    /// A filter of layers with all its bits.
+    Layers(Filter),
+    /// A filter of pages with all of them.
+    Pages(Paged),
+    /// BF.LOADCHUNK has not sent everything yet.
+    Partial(Load),
+}
+
+/// The result of a chunk.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Taken {
+    /// The filter had everything already; nothing changed.
+    Repeated,
+    /// More chunks must follow.
+    Next,
+    /// The filter is complete.
+    Last,
+}
+
+/// A part of a filter: the first of its bits and pages. It answers no query yet.
+#[derive(Debug)]
+pub struct Load {
+    /// The layers, or the one below the pages.
+    filter: Option<Filter>,
+    /// Bytes of bits that were received.
+    bits: u64,
+    /// Bytes of bits that are allocated.
+    room: u64,
+    paged: Option<Arriving>,
+    /// Stored, because it takes time for each layer, and a client may send many small chunks.
+    pub(super) identity: u64,
+}
+
+/// Pages that arrive.
+#[derive(Debug)]
+struct Arriving {
+    /// By the newest chunk.
+    plan: PagedPlan,
+    pieces: Pieces,
+}
+
+impl Load {
+    /// Begins with the header of a filter of at most `ceiling` bytes of bits.
+    pub(super) fn new(described: Described, ceiling: u64) -> Result<Self, FilterError> {
+        let below = described.below();
+        let wanted = below.bit_bytes();
+        Demand { present: 0, wanted }.check(|_| ceiling)?;
+        let filter = (!below.layers.is_empty()).then(|| below.begin(ceiling)).transpose()?;
+        let room = filter.as_ref().map_or(0, Filter::room);
+        let paged = match &described {
+            Described::Layers(_) => None,
+            Described::Pages(plan) => {
+                Some(Arriving { plan: plan.clone(), pieces: Pieces::new(plan.pages, 0) })
+            }
+        };
+        let identity = described.identity();
+        Ok(Self { filter, bits: 0, room, paged, identity })
+    }
+
+    /// The layers, to measure, not to query; `None` in pages without a layer below.
+    pub fn filter(&self) -> Option<&Filter> {
+        self.filter.as_ref()
+    }
+
+    /// The layers, for defragmentation.
+    pub fn filter_mut(&mut self) -> Option<&mut Filter> {
+        self.filter.as_mut()
+    }
+
+    /// The filter, if it has no pages.
+    pub fn layered(&self) -> Option<&Filter> {
+        if self.paged.is_none() { self.filter() } else { None }
+    }
+
+    pub(super) fn pieces(&self) -> Option<&Pieces> {
+        self.paged.as_ref().map(|paged| &paged.pieces)
+    }
+
+    pub(super) fn described(&self) -> Described {
+        match (&self.paged, &self.filter) {
+            (Some(paged), _) => Described::Pages(paged.plan.clone()),
+            (None, filter) => Described::Layers(filter.as_ref().map(Plan::of).unwrap_or_default()),
+        }
+    }
+
+    /// The shard that the filter is, if it is one.
+    pub fn shard(&self) -> Option<Shard> {
+        match &self.paged {
+            Some(paged) => paged.plan.below.shard,
+            None => self.filter()?.shard(),
+        }
+    }
+
+    /// The place up to which bits and pages were received.
+    pub fn received(&self) -> u64 {
+        self.bits.saturating_add(self.pieces().map_or(0, Pieces::end))
+    }
+
+    /// Bytes of bits and pages that are allocated: of bits at most eight times what each layer has.
+    pub fn bytes(&self) -> u64 {
+        self.room.saturating_add(self.page_bytes())
+    }
+
+    /// Bytes of pages.
+    pub fn page_bytes(&self) -> u64 {
+        self.pieces().map_or(0, Pieces::bytes)
+    }
+
+    fn total(&self) -> u64 {
+        self.filter().map_or(0, Filter::bit_bytes)
+    }
+
+    /// Whether nothing more follows.
+    pub(super) fn is_complete(&self) -> bool {
+        self.bits == self.total() && self.pieces().is_none_or(|pieces| pieces.end() == END)
+    }
+
+    /// Takes bits or records of pages from the place `from` to the place `to`; returns whether that
+    /// changed anything. If it needs memory, `ceiling` gets what is allocated and wanted.
+    pub(super) fn take_part(
+        &mut self,
+        (from, to): (u64, u64),
+        bytes: &[u8],
+        copies: u64,
+        ceiling: impl FnOnce(Demand) -> u64,
+    ) -> Result<bool, Error> {
+        let (total, received) = (self.total(), self.received());
+        if from > received {
+            return Err(Error::Order { from, to, received });
+        }
+        let Some(position) = from.checked_sub(total) else {
+            return self.take_bits((from, to), bytes, ceiling);
+        };
+        let present = self.bytes();
+        let Some(paged) = self.paged.as_mut().filter(|_| self.bits == total) else {
+            return Err(Error::Order { from, to, received });
+        };
+        if to > received {
+            let wanted = present.saturating_add(bytes.len() as u64);
+            Demand { present, wanted }.check(ceiling)?;
+        }
+        let mut pieces = Pieces::new(paged.plan.pages, position);
+        record::read(bytes, &mut pieces)?;
+        Ok(paged.pieces.append(pieces, copies)?)
+    }
+
+    fn take_bits(
+        &mut self,
+        (from, to): (u64, u64),
+        bytes: &[u8],
+        ceiling: impl FnOnce(Demand) -> u64,
+    ) -> Result<bool, Error> {
+        let Some(filter) = &mut self.filter else {
+            return Ok(false);
+        };
+        if to <= self.bits && stream::holds(filter, from, bytes) {
+            return Ok(false);
+        }
+        let (wanted, mut ceiling) = (filter.bit_bytes(), Some(ceiling));
+        let (index, start) = filter.layer_at(self.bits, |start| start.memory);
+        let mut start = start.memory;
+        for layer in filter.layers_from_mut(index) {
+            let end = start.saturating_add(layer.shape().words().saturating_mul(stream::WORD));
+            let words = to.min(end).saturating_sub(start) / stream::WORD;
+            let there = layer.bits().words().len() as u64;
+            if words > there {
+                if let Some(ceiling) = ceiling.take() {
+                    Demand { present: self.room, wanted }.check(ceiling)?;
+                }
+                layer.make_room(words)?;
+                let more = (layer.bits().words().len() as u64).saturating_sub(there);
+                self.room = self.room.saturating_add(more.saturating_mul(stream::WORD));
+            }
+            if to <= end {
+                break;
+            }
+            start = end;
+        }
+        stream::merge(filter, from, bytes);
+        self.bits = self.bits.max(to);
+        Ok(true)
+    }
+
+    /// Takes the number of items of a newer chunk of layers.
+    pub(super) fn count(&mut self, items: u64) {
+        if let Some(filter) = &mut self.filter {
+            filter.newest_mut().set_counted(items);
+        }
+    }
+
+    /// Takes the numbers of a newer chunk of pages. Passes over the pages begin again, because they
+    /// may have missed pages of the copy, and chunks may be of different servers.
+    pub(super) fn renew(&mut self, mut plan: PagedPlan) {
+        let Some(paged) = &mut self.paged else {
+            return;
+        };
+        if let (Some(old), Some(new)) = (&paged.plan.window, &mut plan.window)
+            && old.sweep != new.sweep
+        {
+            let oldest = old.sweep.oldest.min(new.sweep.oldest);
+            new.sweep = Sweep { oldest, page: 0, ..new.sweep };
+        }
+        paged.plan = plan;
+    }
+
+    /// The filter, after everything was taken. What is left here is empty.
+    ///
+    /// # Errors
+    /// `Error::Filter` with `OutOfMemory`: another try may succeed. Others if the pages are not
+    /// those of the header.
+    pub fn finish(&mut self) -> Result<Stored, Error> {
+        let Some(Arriving { plan, pieces }) = &mut self.paged else {
+            return self.filter.take().map(Stored::Layers).ok_or(Error::Truncated);
+        };
+        // First, while all pages are still there: the numbers are those of the last chunk.
+        plan.check()?;
+        let pages = pieces.finish(plan.copies)?;
+        let base = self.filter.take().map(Filter::into_newest);
+        Ok(Stored::Pages(Paged::from_parts(plan, base, pages)))
+    }
+
+    /// Copies the incomplete filter.
+    ///
+    /// # Errors
+    /// `FilterError::OutOfMemory`.
+    pub fn duplicate(&self) -> Result<Self, FilterError> {
+        let filter = self.filter().map(Filter::duplicate).transpose()?;
+        let paged = self.paged.as_ref().map(|Arriving { plan, pieces }| {
+            Ok::<_, FilterError>(Arriving { plan: plan.clone(), pieces: pieces.duplicate()? })
+        });
+        Ok(Self { filter, paged: paged.transpose()?, ..*self })
+    }
+}
