@@ -121,11 +121,7 @@ fn check_a_repeated_chunk_is_accepted(filter: &Filter) {
         // A client without a reply repeats this chunk, or starts again from the first.
         let again = if index + 1 == chunks.len() { Taken::Last } else { Taken::Repeated };
         for (iterator, data) in &chunks[..=index] {
-            assert_eq!(
-                load.take(*iterator, data, |_| u64::MAX),
-                Ok(again),
-                "after chunk {index}"
-            );
+            assert_eq!(load.take(*iterator, data, |_| u64::MAX), Ok(again), "after chunk {index}");
             assert_eq!(load.received(), received);
         }
     }

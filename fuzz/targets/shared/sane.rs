@@ -41,7 +41,7 @@ fn written(load: &Load) -> Strings {
 pub(crate) fn check(filter: &mut Filter) {
     shape(filter);
     let mut strings = Strings::default();
-    rdb::save(filter, &mut strings);
+    rdb::save(&*filter, &mut strings);
     let again = rdb::load(&mut Reading(strings.0.iter()), CEILING);
     let Ok(Stored::Layers(again)) = again else {
         panic!("the filter's own RDB is refused");
