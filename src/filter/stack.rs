@@ -50,7 +50,7 @@ struct Extra {
     /// The layers below the newest, oldest first. All are full.
     older: Vec<Layer>,
     /// Keys and tightening ratio of a valkey-bloom filter.
-    valkey: Option<Box<Valkey>>,
+    valkey: Option<Valkey>,
     shard: Option<Shard>,
 }
 
@@ -58,7 +58,7 @@ impl Extra {
     /// Boxes the parts, or returns `None` if there are none.
     fn boxed(older: Vec<Layer>, family: Family) -> Option<Box<Self>> {
         let valkey = match family {
-            Family::Valkey(valkey) => Some(Box::new(valkey)),
+            Family::Valkey(valkey) => Some(valkey),
             Family::Native | Family::RedisBloom(_) | Family::Guava => None,
         };
         (!older.is_empty() || valkey.is_some())
@@ -68,7 +68,7 @@ impl Extra {
     fn duplicate(&self) -> Result<Box<Self>, Error> {
         let Self { older, valkey, shard } = self;
         let older = older.iter().map(Layer::duplicate).collect::<Result<_, _>>()?;
-        Ok(Box::new(Self { older, valkey: valkey.clone(), shard: *shard }))
+        Ok(Box::new(Self { older, valkey: *valkey, shard: *shard }))
     }
 }
 
@@ -83,8 +83,8 @@ impl Filter {
         params.check()?;
         let &Params { error_rate, capacity, expansion, seed, .. } = params;
         let rate = layer_rate(error_rate, expansion.factor().is_some());
-        let newest = LayerPlan::make(LayerPlan::native(capacity, rate), 0, |_| ceiling)?;
-        Ok(Self { seed, error_rate, newest, extra: None, expansion, family: Tag::Native })
+        let plan = LayerPlan::native(capacity, rate);
+        Self::of_layer(Family::Native, seed, error_rate, expansion, plan, ceiling)
     }
 
     /// Makes an empty filter as valkey-bloom does, whose bits take at most `ceiling` bytes. Ignores
@@ -96,16 +96,8 @@ impl Filter {
         params.check()?;
         let &Params { error_rate, capacity, expansion, .. } = params;
         let rate = valkey.layer_rate(error_rate, 0);
-        let rate = rate.ok_or(Error::ErrorRate(valkey.tightening))?;
-        let newest = LayerPlan::make(Valkey::layer(capacity, rate), 0, |_| ceiling)?;
-        Ok(Self {
-            seed: 0,
-            error_rate,
-            newest,
-            extra: Extra::boxed(Vec::new(), Family::Valkey(valkey)),
-            expansion,
-            family: Tag::Valkey,
-        })
+        let plan = Valkey::layer(capacity, rate.ok_or(Error::ErrorRate(valkey.tightening))?);
+        Self::of_layer(Family::Valkey(valkey), 0, error_rate, expansion, plan, ceiling)
     }
 
     /// Makes an empty filter as RedisBloom does, whose bits take at most `ceiling` bytes. Ignores
@@ -115,17 +107,26 @@ impl Filter {
     /// Those of [`Self::new`].
     pub fn of_redisbloom(params: &Params, ceiling: u64) -> Result<Self, Error> {
         params.check()?;
-        let (family, scales) = (RedisBloom::PRESENT, params.expansion.factor().is_some());
-        let plan = family.first_layer(params.capacity, params.error_rate, scales);
+        let &Params { error_rate, capacity, expansion, .. } = params;
+        let (family, scales) = (RedisBloom::PRESENT, expansion.factor().is_some());
+        let plan = family.first_layer(capacity, error_rate, scales);
+        let first = plan.map_or(error_rate, |plan| plan.error_rate);
+        let rate = redisbloom::error_rate(first, scales);
+        Self::of_layer(Family::RedisBloom(family), 0, rate, expansion, plan, ceiling)
+    }
+
+    /// The empty filter of a layer; `None` for one that cannot be made.
+    fn of_layer(
+        family: Family,
+        seed: u64,
+        error_rate: f64,
+        expansion: Expansion,
+        plan: Option<LayerPlan>,
+        ceiling: u64,
+    ) -> Result<Self, Error> {
         let newest = LayerPlan::make(plan, 0, |_| ceiling)?;
-        Ok(Self {
-            seed: 0,
-            error_rate: redisbloom::error_rate(newest.error_rate(), scales),
-            newest,
-            extra: None,
-            expansion: params.expansion,
-            family: Tag::RedisBloom(family),
-        })
+        let extra = Extra::boxed(Vec::new(), family);
+        Ok(Self { seed, error_rate, newest, extra, expansion, family: family.tag() })
     }
 
     /// Makes a filter of checked layers (`plan.rs`), oldest first; `None` if there are none.
@@ -184,8 +185,7 @@ impl Filter {
 
     /// Seed and tightening ratio, which a filter tagged `Valkey` always has.
     fn valkey(&self) -> Valkey {
-        let extra = self.extra.as_deref();
-        let valkey = extra.and_then(|extra| extra.valkey.as_deref().copied());
+        let valkey = self.extra.as_deref().and_then(|extra| extra.valkey);
         // Not the default, whose seed is public.
         valkey.expect("a filter tagged Valkey has its seed")
     }
@@ -274,13 +274,14 @@ impl Filter {
         self.extra.as_deref().map_or(&[], |extra| extra.older.as_slice())
     }
 
-    /// Addresses of the allocations besides bits and boxes of layers, for memory accounting: null
-    /// for an absent one, `None` if there is none.
-    pub fn older_memory(&self) -> Option<[*const u8; 3]> {
-        let extra = self.extra.as_deref()?;
-        let older = extra.older.first().map_or(std::ptr::null(), std::ptr::from_ref);
-        let valkey = extra.valkey.as_deref().map_or(std::ptr::null(), std::ptr::from_ref);
-        Some([std::ptr::from_ref(extra).cast(), older.cast(), valkey.cast()])
+    /// Bytes that the allocator spends on all that the filter has. `size` gives those of an
+    /// allocation, and 0 for null.
+    pub fn memory(&self, size: impl Fn(*const u8) -> usize) -> usize {
+        let list = self.extra.as_deref().map_or(0, |extra| {
+            let older = extra.older.first().map_or(std::ptr::null(), std::ptr::from_ref);
+            size(std::ptr::from_ref(extra).cast()) + size(older.cast())
+        });
+        list + self.layers().map(|layer| layer.memory(&size)).sum::<usize>()
     }
 
     /// The number of items that tested absent when they were added.

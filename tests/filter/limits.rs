@@ -277,14 +277,16 @@ fn an_empty_filter_of_a_gigabyte_costs_no_resident_memory() {
 fn the_bytes_of_a_filter_count_its_struct_and_its_layers() {
     let filter = filter(&params(0.01, 100, 2, 0));
     assert_eq!(filter.bytes(), filter.bit_bytes() + size_of::<Filter>() as u64);
-    assert_eq!(filter.older_memory(), None);
+    let allocations = |filter: &Filter| filter.memory(|at| usize::from(!at.is_null()));
+    assert_eq!(allocations(&filter), 1);
     let mut stack = stack(&params(0.01, 100, 2, 0));
     let first = stack.bytes() - stack.bit_bytes();
     for index in 1..10 {
         stack.grow(|_| u64::MAX).expect("memory for a small layer");
         let list = stack.bytes() - stack.bit_bytes() - first;
         assert!(list >= index * size_of::<Layer>() as u64, "{index} older layers, {list} bytes");
-        assert!(stack.older_memory().is_some());
+        // Bits and box of each layer, the older layers, and what holds these.
+        assert_eq!(allocations(&stack) as u64, 2 * (index + 1) + 2);
     }
 }
 

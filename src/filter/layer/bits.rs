@@ -43,15 +43,11 @@ impl Bits {
     /// `Error::OutOfMemory` if the allocator refuses or `words` is out of range.
     pub fn zeroed(words: u64) -> Result<Self, Error> {
         let refused = Error::OutOfMemory(words.saturating_mul(8));
-        let Ok(len) = usize::try_from(words) else {
-            return Err(refused);
-        };
-        let Ok(layout) = Layout::array::<u64>(len) else {
-            return Err(refused);
-        };
-        if len == 0 || words > MAX_WORDS {
+        if !(1..=MAX_WORDS).contains(&words) {
             return Err(refused);
         }
+        let len = usize::try_from(words).map_err(|_| refused)?;
+        let layout = Layout::array::<u64>(len).map_err(|_| refused)?;
         // SAFETY: the layout is not of size zero, since `len` is at least 1.
         let memory = unsafe { alloc_zeroed(layout) };
         if memory.is_null() {

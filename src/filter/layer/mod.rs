@@ -178,12 +178,13 @@ impl Layer {
         }
     }
 
-    /// Address of the box of a boxed kind, for memory accounting.
-    pub fn boxed(&self) -> Option<*const u8> {
-        match &self.kind {
-            Kind::Blocked(_) => None,
-            Kind::Classic(layer) => Some(std::ptr::from_ref(&**layer).cast()),
-        }
+    /// Bytes that the allocator spends on bits and box; `size` gives those of an allocation.
+    pub(super) fn memory(&self, size: impl Fn(*const u8) -> usize) -> usize {
+        let boxed = match &self.kind {
+            Kind::Blocked(_) => 0,
+            Kind::Classic(layer) => size(std::ptr::from_ref(&**layer).cast()),
+        };
+        boxed + size(self.bits().words().as_ptr().cast())
     }
 
     /// Bytes of the box of a layer of this shape; 0 for a kind that is not boxed.

@@ -21,7 +21,7 @@ use crate::{
     },
     command::refusal::Refusal,
     filter::{
-        self, CellKind, Expansion, Family, Filter, Layer, Params,
+        self, CellKind, Expansion, Family, Filter, Params,
         paged::{Paged, Window},
     },
     module::{
@@ -289,11 +289,11 @@ impl Value {
     pub(super) fn memory(&self) -> usize {
         let own = malloc_size(std::ptr::from_ref(self));
         own + match self {
-            Self::Ready(filter) => memory_of_layers(filter),
+            Self::Ready(filter) => filter.memory(malloc_size),
             Self::Paged(paged) => paged.memory(malloc_size),
             Self::Loading(load) => {
                 malloc_size(std::ptr::from_ref::<Load>(load))
-                    + load.filter().map_or(0, memory_of_layers)
+                    + load.filter().map_or(0, |filter| filter.memory(malloc_size))
                     // Its pages have the sizes that the allocator gives.
                     + load.page_bytes() as usize
             }
@@ -337,11 +337,4 @@ pub(crate) fn stored_items(paged: &Paged) -> u64 {
 #[cold]
 fn incomplete(load: &Load) -> Refusal {
     if is_placeholder(load) { Refusal::PLACEHOLDER } else { Refusal::LOADING }
-}
-
-fn memory_of_layers(filter: &Filter) -> usize {
-    let list: usize = filter.older_memory().into_iter().flatten().map(malloc_size).sum();
-    let bits: usize = filter.layers().map(|layer| malloc_size(layer.bits().words().as_ptr())).sum();
-    let boxes: usize = filter.layers().filter_map(Layer::boxed).map(malloc_size).sum();
-    list + bits + boxes
 }
