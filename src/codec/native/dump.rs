@@ -206,7 +206,7 @@ impl Load {
 
     /// Whether `data` is the header of this filter, which a client repeats if it got no reply.
     pub fn began_with(&self, data: &[u8]) -> bool {
-        read_header(data).is_ok_and(|described| described.identity() == self.identity)
+        read_header(data).is_ok_and(|described| described.identity() == self.dump_identity)
     }
 
     /// Takes the next chunk, or one that was taken already: a client repeats it if it got no reply.
@@ -222,7 +222,7 @@ impl Load {
         data: &[u8],
         ceiling: impl FnOnce(Demand) -> u64,
     ) -> Result<Taken, Error> {
-        let chunk = Chunk::read(self.layered(), || self.identity, iterator, data)?;
+        let chunk = Chunk::read(self.layered(), || self.dump_identity, iterator, data)?;
         let copies = match &chunk.numbers {
             Numbers::Pages(plan) => plan.copies,
             // Counts only rise: another filter with the same seed replaced this one.

@@ -47,7 +47,7 @@ pub struct Load {
     room: u64,
     paged: Option<Arriving>,
     /// Stored, because it takes time for each layer, and a client may send many small chunks.
-    pub(super) identity: u64,
+    pub(super) dump_identity: u64,
 }
 
 /// Pages that arrive.
@@ -72,8 +72,8 @@ impl Load {
                 Some(Arriving { plan: plan.clone(), pieces: Pieces::new(plan.pages, 0) })
             }
         };
-        let identity = described.identity();
-        Ok(Self { filter, bits: 0, room, paged, identity })
+        let dump_identity = described.identity();
+        Ok(Self { filter, bits: 0, room, paged, dump_identity })
     }
 
     /// The layers, to measure, not to query; `None` in pages without a layer below.
@@ -107,6 +107,14 @@ impl Load {
         match &self.paged {
             Some(paged) => paged.plan.below.shard,
             None => self.filter()?.shard(),
+        }
+    }
+
+    /// The identity of the filter, which `BF.INFO` shows.
+    pub fn identity(&self) -> u64 {
+        match (&self.paged, &self.filter) {
+            (Some(paged), _) => paged.plan.identity(),
+            (None, filter) => filter.as_ref().map_or(0, Filter::identity),
         }
     }
 
