@@ -118,6 +118,7 @@ struct Chunk<'a> {
 }
 
 /// What a chunk says of the filter as it was then.
+#[expect(clippy::large_enum_variant, reason = "one is made for each chunk")]
 enum Numbers {
     /// Items of the newest layer; without a frame, those that are known.
     Newest(u64),
