@@ -134,7 +134,7 @@ impl Arguments {
             return Ok(());
         }
         if self.answers && !output.json() {
-            return answers.iter().try_for_each(|answer| {
+            return answers.each.iter().try_for_each(|answer| {
                 lines.write_all(match answer {
                     Answer::Present => b"1\n",
                     Answer::Absent => b"0\n",
@@ -142,8 +142,8 @@ impl Arguments {
                 })
             });
         }
-        for (item, answer) in batch.items().into_iter().zip(answers.iter()) {
-            if self.absent && answer != Answer::Absent {
+        for (item, answer) in batch.items().into_iter().zip(&answers.each) {
+            if self.absent && *answer != Answer::Absent {
                 continue;
             }
             if output.json() {

@@ -74,6 +74,11 @@ pub(crate) fn run_with(server: &Server, words: &str, input: &[u8]) -> Ran {
     })
 }
 
+/// Checks the items of a file, and ends as `check` does.
+pub(crate) fn check_file(server: &Server, words: &str, file: &std::path::Path) -> Ran {
+    run_with(server, &format!("check {words}"), &std::fs::read(file).expect("the items"))
+}
+
 /// Whether the tool has taken Ctrl-C over: before that, the first one ends it at once.
 pub(crate) fn catches_ctrl_c(child: &Child) -> bool {
     const INT: u64 = 1 << 1;
