@@ -1,6 +1,7 @@
 //! `redis-bloom drop`.
 
 use crate::{
+    fake::Fake,
     harness::{Server, dump, int, load, ok},
     relay::{Before, relayed},
     run::{Ran, run, run_at},
@@ -31,6 +32,28 @@ fn drop_removes_a_filter_and_nothing_else() {
     let ran = run_at(&server, "drop text");
     assert_eq!(ran.code, 4, "{ran:?}");
     assert_eq!(client.run("EXISTS text"), int(1));
+}
+
+/// EXEC does nothing if a key has changed since WATCH.
+#[test]
+fn a_key_that_changes_all_the_time_is_not_removed_unseen() {
+    let fake = Fake::start(|command| {
+        let reply = match command.split(' ').next() {
+            Some("HGETALL") => "-WRONGTYPE Operation against a key\r\n",
+            Some("CLUSTER") => "-ERR This instance has cluster support disabled\r\n",
+            Some("TYPE") => "+MBbloom--\r\n",
+            Some("EXEC") => "*-1\r\n",
+            _ => "+OK\r\n",
+        };
+        reply.to_owned()
+    });
+    let ran = run(&format!("-p {} drop urls", fake.port));
+    assert_eq!(ran.code, 5, "{ran:?}");
+    assert!(ran.stderr.contains("the key changes all the time"), "{ran:?}");
+    let commands = fake.commands();
+    let unlinked = |pair: &&[String]| pair[1] == "UNLINK urls";
+    assert!(commands.windows(2).filter(unlinked).count() > 20);
+    assert!(commands.windows(2).filter(unlinked).all(|pair| pair[0] == "MULTI"));
 }
 
 #[test]
