@@ -15,7 +15,7 @@ use crate::{
     connection::{Connection, Target, Targets},
     error::Error,
     output::Output,
-    replication::{Acknowledged, LastWrite, Replication},
+    replication::{LastWrite, Replication, acknowledged},
     retry::{Over, RETRY_FOR, Retry, retry},
 };
 
@@ -33,13 +33,16 @@ pub(crate) struct Servers {
     output: Output,
     /// Remarks that were printed.
     remarks: Mutex<HashSet<String>>,
+    /// Servers that had a replica when they were written to. One that goes away is waited for.
+    replicated: Mutex<HashSet<String>>,
 }
 
 impl Servers {
     /// Asks the server of the command line for the others.
     pub(crate) fn of(target: Target, output: &Output) -> Result<Self, Error> {
         let all = Targets::of(target.clone(), &mut target.connect()?)?;
-        Ok(Self { all, output: *output, remarks: Mutex::default() })
+        let (remarks, replicated) = Default::default();
+        Ok(Self { all, output: *output, remarks, replicated })
     }
 
     /// Connects to the node of `key`, by the first server that answers.
@@ -67,29 +70,17 @@ impl Servers {
         last: LastWrite,
     ) -> Result<(), Error> {
         let mut retry = Retry::failing_within(RETRY_FOR);
-        let unknown = || {
-            self.remark(
-                "whether replicas have what is written is unknown: the user has no right to INFO \
-                 (ACL SETUSER ... +info)"
-                    .to_owned(),
-            );
-            Ok(())
-        };
-        // A replica that goes away later is waited for.
-        match Replication::of_primary(server)? {
-            None => return unknown(),
-            Some(seen) if seen.connected == 0 => return Ok(()),
-            Some(_) => {}
+        let connected = Replication::of_primary(server)?.connected > 0;
+        if !self.had_replica(server.target().to_string(), connected) {
+            return Ok(());
         }
         let (mut offset, mut longest) = (None, SILENCE);
         loop {
             // A reply after the time of the connection would not be seen.
             let most = longest.min(server.target().timeout() / 2);
             longest = WAIT;
-            match Acknowledged::by(server, 1, last, &mut offset, most)? {
-                Acknowledged::Yes => return Ok(()),
-                Acknowledged::Unknown => return unknown(),
-                Acknowledged::NotYet => {}
+            if acknowledged(server, 1, last, &mut offset, most)? {
+                return Ok(());
             }
             retry.pause().map_err(|over| match over {
                 Over::Interrupted => Error::Interrupted { hint: String::new() },
@@ -106,6 +97,16 @@ impl Servers {
                 ));
             }
         }
+    }
+
+    /// Whether a server has a replica now, or had one.
+    fn had_replica(&self, server: String, now: bool) -> bool {
+        let mut replicated = self.replicated.lock().unwrap_or_else(PoisonError::into_inner);
+        if now {
+            replicated.insert(server);
+            return true;
+        }
+        replicated.contains(&server)
     }
 
     /// Waits until replicas have these keys, which an earlier run may have written.

@@ -2,34 +2,14 @@
 //!
 //! ```text
 //!   commands/*     one file a subcommand: its arguments, and what it does
-//!      │
-//!      ├─▶ connection/   options as redis-cli's, TCP, Unix sockets, TLS, one command or many
-//!      ├─▶ filter_info   BF.INFO of all modules
 //!      ├─▶ items/        items of files, in batches
 //!      ├─▶ loading/      batches into filters, until they are confirmed; the journal
 //!      ├─▶ membership/   whether a filter has the items of batches
-//!      ├─▶ dump_file     the file of dump and restore
-//!      ├─▶ part_file     a file that gets its name when it is complete
-//!      ├─▶ dump_directory  the directory of dump and restore of a sharded filter
-//!      ├─▶ at_once       work on all shards at once
-//!      ├─▶ descriptor    changes of the descriptor of a sharded filter
-//!      ├─▶ new_shard     more shards for a sharded filter
-//!      ├─▶ replication   whether replicas have what was written: WAIT, INFO replication
-//!      ├─▶ dump_key      a filter into that file
-//!      ├─▶ restore_key   that file into a filter
-//!      ├─▶ refusal       the error reply of a server
-//!      ├─▶ reply         what is in other replies
-//!      ├─▶ retry         trying again
-//!      ├─▶ watched       a command that is sent only while its keys are what was seen
-//!      ├─▶ statistics    the confidence interval of a measured rate
-//!      ├─▶ amount        10G, 256mb, 0.1%
-//!      ├─▶ output        stdout for data, stderr for talk, JSON
-//!      ├─▶ memory        what filters need, and what a server has
-//!      ├─▶ scan          all filters of a server or a cluster
-//!      ├─▶ sharded       what a name stands for: a filter in one key, or a sharded filter
-//!      ├─▶ glob          patterns of names
-//!      ├─▶ screen        a terminal that is redrawn in place
-//!      └─▶ progress      a bar, or a line every ten seconds
+//!      ├─▶ dump_*, restore_key, part_file   filters in files
+//!      ├─▶ sharded, descriptor, new_shard, at_once   filters in many keys
+//!      ├─▶ filter_info, scan, memory   what servers say about filters
+//!      ├─▶ output, progress, screen, amount, name   what the user reads and writes
+//!      └─▶ connection/, refusal, reply, retry, watched, replication   servers
 //! ```
 //!
 //! Keys, capacity and descriptor of a sharded filter, and the rule for its items, are those of the

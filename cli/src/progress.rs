@@ -197,17 +197,3 @@ fn readable_time(seconds: u64) -> String {
         format!("{minutes}:{seconds:02}")
     }
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::output::Options;
-
-    #[test]
-    fn the_rate_is_that_of_this_run() {
-        let output = Output::new(Options { json: false, quiet: true });
-        let progress = Progress::new(&output, "x", Some(1_000)).from(600);
-        assert_eq!(progress.done(700, Unit::Bytes), 100);
-        assert_eq!(progress.done(700, Unit::Items), 700);
-    }
-}

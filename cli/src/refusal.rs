@@ -30,8 +30,6 @@ pub(crate) enum Kind {
     OutOfMemory,
     /// The server is in no cluster.
     NoCluster,
-    /// The server has no append-only file.
-    NoAppendOnlyFile,
     /// The server is a replica.
     ReadOnly,
     /// This connection will do, in a moment.
@@ -79,7 +77,7 @@ impl fmt::Display for Refusal {
 
 impl Kind {
     fn of(text: &str) -> Self {
-        const STARTS: [(&str, Kind); 27] = [
+        const STARTS: [(&str, Kind); 25] = [
             ("ERR not found", Kind::NotFound),
             ("ERR no such key", Kind::NotFound),
             ("ERR item exists", Kind::Exists),
@@ -92,7 +90,6 @@ impl Kind {
             ("ERR invalid offset", Kind::BadChunk),
             ("OOM", Kind::OutOfMemory),
             ("ERR This instance has cluster support disabled", Kind::NoCluster),
-            ("ERR WAITAOF cannot be used when", Kind::NoAppendOnlyFile),
             ("READONLY ", Kind::ReadOnly),
             ("LOADING", Kind::Later),
             ("TRYAGAIN", Kind::Later),
@@ -103,7 +100,6 @@ impl Kind {
             ("UNBLOCKED", Kind::Demoted),
             // Of a node that was a primary when the connection began.
             ("ERR WAIT cannot be used with replica", Kind::Demoted),
-            ("ERR WAITAOF cannot be used with replica", Kind::Demoted),
             ("MOVED ", Kind::Moved),
             ("ASK ", Kind::Asked),
             // `access one of the keys used as arguments`, `access a key`.
@@ -179,17 +175,16 @@ impl Refusal {
             ),
         ];
         // Rights that no command of the user's asks for.
-        const RIGHTS: [(&str, &str); 3] = [
+        const RIGHTS: [(&str, &str); 2] = [
             (
                 "'wait' command",
                 "WAIT tells whether a replica has what was written: ACL SETUSER ... +wait. \
                  `--acks 0` of load does not wait.",
             ),
             (
-                "'waitaof' command",
-                "--durable needs the right to WAITAOF: ACL SETUSER ... +waitaof.",
+                "'info' command",
+                "INFO tells which server answers, and whether it has replicas: ACL SETUSER ... +info.",
             ),
-            ("'info' command", "INFO tells whether there are replicas: ACL SETUSER ... +info."),
         ];
         if let Some((_, hint)) = STARTS.iter().find(|(start, _)| self.text.starts_with(start)) {
             return hint;
@@ -214,42 +209,5 @@ impl Refusal {
             Kind::Full => "Create a larger filter, or one that grows.",
             _ => "The server's log and docs/reference/commands.md say more.",
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn error_replies_are_told_apart() {
-        for (text, kind, passing) in [
-            ("BUSY Redis is busy running a script", Kind::Later, Some(Passing::Later)),
-            ("TRYAGAIN Multiple keys request", Kind::Later, Some(Passing::Later)),
-            ("MASTERDOWN Link with MASTER is down", Kind::Demoted, Some(Passing::Reconnect)),
-            (
-                "ERR WAIT cannot be used with replica instances. Please also note",
-                Kind::Demoted,
-                Some(Passing::Reconnect),
-            ),
-            ("MOVED 1 127.0.0.1:7000", Kind::Moved, Some(Passing::Redirected)),
-            ("ASK 1 127.0.0.1:7000", Kind::Asked, Some(Passing::Redirected)),
-            ("BUSYKEY Target key name already exists.", Kind::Other, None),
-            ("READONLY You can't write against a read only replica.", Kind::ReadOnly, None),
-            ("NOPERM this user has no permissions to run the 'x' command", Kind::Forbidden, None),
-            (
-                "NOPERM this user has no permissions to access one of the keys used as arguments",
-                Kind::ForbiddenKey,
-                None,
-            ),
-            ("NOPERM No permissions to access a key", Kind::ForbiddenKey, None),
-            ("Invalid information value", Kind::NoField, None),
-            ("ERR filter is being loaded: BF.LOADCHUNK has more", Kind::Unfinished, None),
-        ] {
-            let refusal = Refusal::from(text);
-            assert_eq!((refusal.kind, refusal.passing(false)), (kind, passing), "{text}");
-        }
-        let replica = Refusal::from("READONLY You can't write against a read only replica.");
-        assert_eq!(replica.passing(true), Some(Passing::Reconnect));
     }
 }

@@ -20,49 +20,33 @@ pub(crate) enum LastWrite {
     Elsewhere,
 }
 
-/// Whether replicas have what was written.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Acknowledged {
-    Yes,
-    NotYet,
-    /// The user has no right to INFO.
-    Unknown,
-}
-
-impl Acknowledged {
-    /// Waits at most so long until so many replicas have what was written. `offset` is that of the
-    /// server when this was asked first, and `None` before.
-    ///
-    /// # Errors
-    /// One that passes, if the server is no primary any more.
-    pub(crate) fn by(
-        server: &mut Connection,
-        replicas: u64,
-        last: LastWrite,
-        offset: &mut Option<u64>,
-        most: Duration,
-    ) -> Result<Self, Error> {
-        let mut reached = |server: &mut Connection| {
-            let Some(seen) = Replication::of_primary(server)? else { return Ok(None) };
-            *offset = offset.or(seen.offset);
-            Ok(offset.map(|offset| seen.having(offset) >= replicas))
-        };
-        if last == LastWrite::Elsewhere {
-            match reached(server)? {
-                None => return Ok(Self::Unknown),
-                Some(true) => return Ok(Self::Yes),
-                Some(false) => {}
-            }
-        }
-        // It also lets replicas say at once how far they are.
-        let most = u64::try_from(most.as_millis()).unwrap_or(u64::MAX);
-        let enough = match server.call(redis::cmd("WAIT").arg(replicas).arg(most))? {
-            Value::Int(having) => u64::try_from(having).is_ok_and(|having| having >= replicas),
-            reply => return Err(Error::reply("WAIT", &reply)),
-        };
-        let have = enough && (last == LastWrite::Here || reached(server)? == Some(true));
-        Ok(if have { Self::Yes } else { Self::NotYet })
+/// Waits at most so long until so many replicas have what was written. `offset` is that of the
+/// server when this was asked first, and `None` before.
+///
+/// # Errors
+/// One that passes, if the server is no primary any more.
+pub(crate) fn acknowledged(
+    server: &mut Connection,
+    replicas: u64,
+    last: LastWrite,
+    offset: &mut Option<u64>,
+    most: Duration,
+) -> Result<bool, Error> {
+    let mut reached = |server: &mut Connection| {
+        let seen = Replication::of_primary(server)?;
+        *offset = offset.or(seen.offset);
+        Ok::<_, Error>(offset.is_some_and(|offset| seen.having(offset) >= replicas))
+    };
+    if last == LastWrite::Elsewhere && reached(server)? {
+        return Ok(true);
     }
+    // It also lets replicas say at once how far they are.
+    let most = u64::try_from(most.as_millis()).unwrap_or(u64::MAX);
+    let enough = match server.call(redis::cmd("WAIT").arg(replicas).arg(most))? {
+        Value::Int(having) => u64::try_from(having).is_ok_and(|having| having >= replicas),
+        reply => return Err(Error::reply("WAIT", &reply)),
+    };
+    Ok(enough && (last == LastWrite::Here || reached(server)?))
 }
 
 /// The replicas of a server, and how much of its replication stream they have.
@@ -79,18 +63,18 @@ pub(crate) struct Replication {
 }
 
 impl Replication {
-    /// Asks a server; `None` without the right to INFO.
-    pub(crate) fn of(server: &mut Connection) -> Result<Option<Self>, Error> {
-        Ok(server.info(&["replication"])?.map(|info| Self::parse(&info)))
+    /// Asks a server.
+    pub(crate) fn of(server: &mut Connection) -> Result<Self, Error> {
+        server.info_needed(&["replication"]).map(|info| Self::parse(&info))
     }
 
-    /// Asks a server that was a primary when it was written to; `None` without the right to INFO.
+    /// Asks a server that was a primary when it was written to.
     ///
     /// # Errors
     /// `Error::Connection` if it is a replica now: its primary may lack what was written.
-    pub(crate) fn of_primary(server: &mut Connection) -> Result<Option<Self>, Error> {
+    pub(crate) fn of_primary(server: &mut Connection) -> Result<Self, Error> {
         let seen = Self::of(server)?;
-        if seen.as_ref().is_some_and(|seen| seen.is_replica) {
+        if seen.is_replica {
             let text = "it became a replica; its primary may lack what was written";
             let server = server.target().to_string();
             return Err(Error::Connection { server, source: io::Error::other(text) });
@@ -119,27 +103,5 @@ impl Replication {
     /// How many replicas have all up to this offset.
     pub(crate) fn having(&self, offset: u64) -> u64 {
         self.acknowledged.iter().filter(|&&at| at >= offset).count() as u64
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn replicas_that_are_in_step_are_counted() {
-        let text = "# Replication\r\nrole:master\r\nconnected_slaves:2\r\n\
-                    slave0:ip=127.0.0.1,port=1,state=online,offset=90,lag=0\r\n\
-                    slave1:ip=127.0.0.1,port=2,state=wait_bgsave,offset=500,lag=0\r\n\
-                    slave_expires_tracked_keys:0\r\nmaster_repl_offset:100\r\n";
-        let found = Replication::parse(&Info(text.to_owned()));
-        assert_eq!((found.connected, found.offset), (2, Some(100)));
-        assert_eq!([found.having(90), found.having(91)], [1, 0]);
-        assert!(!found.is_replica);
-        let replica = Replication { is_replica: true, ..Replication::default() };
-        assert_eq!(
-            Replication::parse(&Info("role:slave\r\nconnected_slaves:0\r\n".to_owned())),
-            replica
-        );
     }
 }

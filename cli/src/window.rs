@@ -11,7 +11,7 @@ use crate::{
     amount,
     connection::Connection,
     error::Error,
-    refusal::{Kind, Refusal},
+    refusal::Kind,
     reply::{field, number, text, truth},
 };
 
@@ -49,11 +49,6 @@ fn span(text: &str) -> Result<Span, String> {
 }
 
 impl Options {
-    /// Whether a window was named.
-    pub(crate) fn given(&self) -> bool {
-        self.window.is_some()
-    }
-
     /// The rules of the window; `None` for a filter that does not forget.
     ///
     /// # Errors
@@ -135,65 +130,6 @@ pub(crate) struct Window {
     refresh: bool,
 }
 
-/// Whether a filter forgets, as far as the server says.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Forgets {
-    /// What is out of this window.
-    By(Window),
-    /// Nothing: it has no window, or there is no such filter.
-    Never,
-    /// The user has no right to BF.INFO.
-    Unknown,
-}
-
-impl From<Option<Window>> for Forgets {
-    fn from(window: Option<Window>) -> Self {
-        window.map_or(Self::Never, Self::By)
-    }
-}
-
-impl Forgets {
-    /// Asks for the window of a filter.
-    pub(crate) fn of(server: &mut Connection, key: &[u8]) -> Result<Self, Error> {
-        match server.call_for_key(redis::cmd("BF.INFO").arg(key).arg("WINDOW")) {
-            Ok(Value::Array(values)) => Ok(values.first().and_then(Window::from_reply).into()),
-            Ok(_) => Ok(Self::Never),
-            Err(error) if error.refusal().is_some_and(Refusal::is_forbidden) => Ok(Self::Unknown),
-            Err(error) if error.passes() => Err(error),
-            // No such filter, or no such word.
-            Err(Error::Refused { .. }) => Ok(Self::Never),
-            Err(error) => Err(error),
-        }
-    }
-
-    /// Refuses a filter that does not forget as `rules` say, or that may not. `name` is for
-    /// messages.
-    ///
-    /// # Errors
-    /// `Error::Usage` for another window, or none; `Error::RefusedPartly` if it is unknown.
-    pub(crate) fn must_be(self, rules: Rules, name: &str) -> Result<(), Error> {
-        let asked = Window::from(rules);
-        let hint = "Leave out --window, or load into another key.";
-        match self {
-            Self::By(window) if window == asked => Ok(()),
-            Self::By(window) => Err(Error::usage(
-                format!("{name} is there with another window: {window}; not {asked}"),
-                hint,
-            )),
-            Self::Never => Err(Error::usage(
-                format!("{name} is there, and has no window: it forgets nothing"),
-                hint,
-            )),
-            Self::Unknown => Err(Error::refused_partly(
-                format!(
-                    "{name}: whether it has the window is unknown: the user has no right to BF.INFO"
-                ),
-                "Give the user that right (ACL SETUSER ... +bf.info), or leave out --window.",
-            )),
-        }
-    }
-}
-
 /// With the kind, as the server says it.
 impl Serialize for Window {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
@@ -232,15 +168,6 @@ impl Window {
     pub(crate) fn rules(self) -> Rules {
         let span = self.milliseconds.map_or(Span::Items, Span::Time);
         Rules { span, generations: self.generations, refresh: self.refresh }
-    }
-
-    /// Asks for the window of a filter; `None` if it has none, if the module has none, or if the
-    /// user may not ask.
-    pub(crate) fn of(server: &mut Connection, key: &[u8]) -> Result<Option<Self>, Error> {
-        match Forgets::of(server, key)? {
-            Forgets::By(window) => Ok(Some(window)),
-            Forgets::Never | Forgets::Unknown => Ok(None),
-        }
     }
 
     /// Reads the map that the server answers; `None` for anything else.

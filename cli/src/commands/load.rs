@@ -9,7 +9,6 @@ mod input;
 
 use std::{
     ffi::OsString,
-    fs::File,
     io,
     path::{Path, PathBuf},
     sync::Arc,
@@ -17,26 +16,22 @@ use std::{
     time::{Duration, Instant},
 };
 
-use bloom::filter::Rules;
 use serde::Serialize;
 
 use crate::{
     amount,
-    at_once::Servers,
     connection::{Connection, Options, Target, Targets},
     error::{Error, Exit},
     interrupt, items,
     loading::{
-        self, Delivery, Failure, Fleet, Goal, Items, Ledger, Route, Seen, Settings, Sink, Stop,
-        Totals, Verdict,
-        journal::{Identity, Journal, Position},
+        self, Delivery, Failure, Fleet, Goal, Items, Ledger, Route, Seen, Sink, Stop, Totals,
+        Verdict,
+        journal::{Journal, Position},
     },
     name,
-    new_shard::growth_of,
     output::Output,
     progress::{Progress, Unit},
     sharded::{self, Filter},
-    window::{self, Forgets},
 };
 use input::{Input, Regular};
 
@@ -48,10 +43,9 @@ const AGAIN: u32 = 5;
 /// Adds the items of files or of standard input to a filter
 ///
 /// Every line is an item, as it is: nothing is stripped, and an empty line is an empty item. The
-/// filter must exist, unless --items and --error say how to create it. A journal beside each file,
-/// FILE.redis-bloom, notes how far the load is; --resume goes on there. It is removed when all
-/// files are loaded. If a server restarted and may have lost items, all are sent again. Ctrl-C ends
-/// the load in order, a second one at once.
+/// filter must exist. A journal beside each file, FILE.redis-bloom, notes how far the load is;
+/// --resume goes on there. It is removed when all files are loaded. If a server restarted and may
+/// have lost items, all are sent again. Ctrl-C ends the load in order, a second one at once.
 #[derive(clap::Args, Debug)]
 pub(crate) struct Arguments {
     /// Name of the filter
@@ -62,9 +56,6 @@ pub(crate) struct Arguments {
     /// Goes on where an earlier load of the same files ended
     #[arg(long, conflicts_with = "skip")]
     resume: bool,
-    /// Begins at the start, also where a file has the journal of another load
-    #[arg(long, conflicts_with = "resume")]
-    restart: bool,
     /// Leaves out the first N items
     #[arg(long, value_name = "N", default_value_t = 0, hide_default_value = true)]
     #[arg(value_parser = amount::items)]
@@ -72,20 +63,12 @@ pub(crate) struct Arguments {
     /// Items a second, at most
     #[arg(long, value_name = "N", value_parser = amount::positive_items)]
     rate: Option<u64>,
-    /// Creates the filter if there is none: the number of items to expect
-    #[arg(long = "items", value_name = "N", value_parser = amount::items, requires = "error")]
-    capacity: Option<u64>,
-    /// Creates the filter if there is none: the rate of false positives
-    #[arg(long, value_name = "RATE", value_parser = amount::rate, requires = "capacity")]
-    error: Option<f64>,
     /// How often the journal is written
     #[arg(long, hide = true, value_name = "TIME", default_value = "1s")]
     #[arg(value_parser = amount::time)]
     journal_every: Duration,
     #[command(flatten)]
     confirmed: loading::Options,
-    #[command(flatten)]
-    window: window::Options,
     // Last, because the heading of its options goes on for those that follow.
     #[command(flatten)]
     items: items::Options,
@@ -117,21 +100,13 @@ enum Next {
 impl Arguments {
     pub(crate) fn run(&self, connection: &Options, output: &Output) -> Result<Exit, Error> {
         interrupt::register();
-        let rules = self.window.rules(None)?;
-        if rules.is_some() && self.capacity.is_none() {
-            return Err(Error::usage(
-                "--window is for a filter that is created",
-                "Say how by --items and --error, or leave it out.",
-            ));
-        }
         let target = connection.target()?;
         let inputs = self.files.iter().map(|file| self.input(file, target.database(), output));
         let mut inputs = inputs.collect::<Result<Vec<_>, _>>()?;
-        input::are_different(&inputs)?;
         let started = Instant::now();
         let (mut again, mut resent) = (0, 0);
         loop {
-            let (mut sink, ledger) = self.open(&target, &mut inputs, rules, output)?;
+            let (mut sink, ledger) = self.open(&target, &mut inputs, output)?;
             let loaded = self.load(&inputs, &mut sink, &ledger, output);
             let loaded = sink.concluded(loaded);
             let mut totals = sink.totals();
@@ -148,32 +123,24 @@ impl Arguments {
                 "the server restarted, or another one took its place, and may have lost items: \
                  sending all of them again"
             ));
-            for mut journal in ledger.journals().into_iter().flatten() {
+            for journal in ledger.journals().into_iter().flatten() {
                 journal.close()?;
             }
             input::begin_again(&mut inputs);
         }
     }
 
-    /// Finds the filter, or creates it, and begins its journals.
+    /// Finds the filter, and begins the journals.
     fn open(
         &self,
         target: &Target,
         inputs: &mut [Input],
-        rules: Option<Rules>,
         output: &Output,
     ) -> Result<(Sink, Arc<Ledger>), Error> {
         let mut server = target.connect_for(self.key())?;
         // A server that loads its data is waited for.
         let find = |server: &mut Connection, _| sharded::find(server, self.key());
         let filter = server.follow(self.key(), self.confirmed.retry_for, find)?;
-        if let (Some(rules), Filter::Sharded(descriptor)) = (rules, &filter) {
-            let servers = Servers::of(target.clone(), output)?;
-            // Without any shard, the load says which is lost.
-            if let Some(growth) = growth_of(&servers, &descriptor.current)? {
-                Forgets::from(growth.window).must_be(rules, &self.shown())?;
-            }
-        }
         let targets = Targets::of(target.clone(), &mut server)?;
         let loaded = input::resumed(inputs).next().is_some();
         let route = Route { place: Some(0), loaded, ..Route::new(self.key(), targets, output) };
@@ -183,18 +150,21 @@ impl Arguments {
             Filter::Sharded(descriptor) => {
                 let fleet = Fleet::start(Goal::Filter(descriptor), settings, route);
                 let fleet = fleet.map_err(|failure| self.early(failure))?;
-                self.remark_found(output);
                 let (generation, found) = (fleet.generations().first().copied(), fleet.found());
                 (Sink::Shards(Box::new(fleet)), generation, found)
             }
             Filter::Key => {
                 settings.acks = settings.acks.or(Some(0));
-                let (mut delivery, found) =
+                let (delivery, found) =
                     Delivery::open(settings, route, server).map_err(|stop| self.early(stop))?;
-                let found = self.find_or_create(&mut delivery, found, rules, output)?;
-                delivery.prepare().map_err(|stop| self.early(stop))?;
+                if delivery.counting() && self.resume {
+                    return Err(Error::usage(
+                        format!("{} is a COUNTING filter: an item counts twice", self.shown()),
+                        "Leave out what is loaded by --skip in place of --resume.",
+                    ));
+                }
                 ledger.begin(Vec::new(), vec![delivery.mark().cloned()]);
-                (Sink::Key(Box::new(delivery)), None, vec![found])
+                (Sink::Key(Box::new(delivery)), None, vec![Some(found)])
             }
         };
         self.resume(inputs, &ledger, (generation, &found), output);
@@ -240,25 +210,25 @@ impl Arguments {
         let journals = ledger.journals();
         let resumable = !journals.is_empty() && journals.iter().all(Option::is_some);
         let mut removed = Ok(());
-        for mut journal in journals.into_iter().flatten() {
+        for journal in journals.into_iter().flatten() {
             if ended {
                 removed = removed.and(journal.remove());
-            } else {
+            } else if let Err(error) = journal.close() {
                 // The last journal on the disk is older, and right.
-                if let Err(error) = journal.close() {
-                    output.remark(format_args!("the journal: {error}"));
-                }
+                output.remark(format_args!("the journal: {error}"));
             }
         }
         let next = if resumable { Next::Resume } else { Next::Skip };
+        let is_loss = loaded.as_ref().is_err_and(Failure::is_loss);
         let result = match loaded {
             Err(stop) => Err(self.explained(stop, next, totals)),
             Ok(()) => removed.map(|()| Exit::Done),
         };
         match result {
             Ok(exit) => output.data(&summary, summary.text()).map(|()| exit),
-            // Nothing was read, so there is nothing to say about it.
+            // There is nothing to say about what was not read, or may be lost.
             Err(error) if error.exit() == Exit::Usage && summary.items == 0 => Err(error),
+            Err(error) if is_loss || totals.unknown => Err(error),
             Err(error) => {
                 // Why the load ended matters more than a stdout that cannot be written.
                 let _ = output.try_data(&summary, summary.text());
@@ -269,77 +239,23 @@ impl Arguments {
 
     /// Opens a file, and looks for its journal.
     fn input(&self, path: &Path, database: i64, output: &Output) -> Result<Input, Error> {
-        let identity =
-            |file: &mut File| Identity::of(file, (self.key(), database), self.items.form());
-        let mut input = Input::open(path, identity)?;
+        let load = format!("{} in database {database}, {}", self.shown(), self.items.form());
+        let mut input = Input::open(path, load)?;
+        if !self.resume {
+            return Ok(input);
+        }
         let name = &input.name;
-        match &mut input.regular {
-            Some(regular) => match Journal::read(&regular.path, &regular.identity, self.restart)? {
-                Some(position) if self.resume => regular.start = position,
-                None if self.resume => {
-                    output.remark(format_args!("{name}: no journal, so from the beginning"));
-                }
-                Some(position) => output.remark(format_args!(
-                    "{name}: from the beginning, with a new journal; that of an earlier load \
-                         was behind {} items",
-                    amount::grouped(position.items)
-                )),
-                None => {}
-            },
-            None if self.resume => {
-                return Err(Error::usage(
-                    format!("{name} cannot be resumed: it has no journal"),
-                    "Name a file, or leave out what is loaded by --skip.",
-                ));
-            }
-            None => {}
+        let Some(regular) = &mut input.regular else {
+            return Err(Error::usage(
+                format!("{name} cannot be resumed: it has no journal"),
+                "Name a file, or leave out what is loaded by --skip.",
+            ));
+        };
+        match Journal::read(&regular.path, &regular.identity)? {
+            Some(position) => regular.start = position,
+            None => output.remark(format_args!("{name}: no journal, so from the beginning")),
         }
         Ok(input)
-    }
-
-    /// Sees that there is a filter, which forgets as the options say.
-    fn find_or_create(
-        &self,
-        delivery: &mut Delivery,
-        mut found: Option<Seen>,
-        rules: Option<Rules>,
-        output: &Output,
-    ) -> Result<Option<Seen>, Error> {
-        let created = found.is_none();
-        if created {
-            let (Some(items), Some(error)) = (self.capacity, self.error) else {
-                return Err(Error::refused(format!("load {}", self.shown()), "ERR not found"));
-            };
-            found = delivery.create(items, error, rules).map_err(|stop| self.early(stop))?;
-        }
-        if let Some(rules) = rules {
-            // Somebody else may have been faster: BF.ADD makes a filter without a window.
-            let forgets = delivery.forgets().map_err(|stop| self.early(stop))?;
-            forgets.must_be(rules, &self.shown())?;
-        }
-        match created {
-            true => output.remark(format_args!("{} created", self.shown())),
-            false => self.remark_found(output),
-        }
-        if delivery.counting() && self.resume {
-            return Err(Error::usage(
-                format!("{} is a COUNTING filter: what is added twice counts twice", self.shown()),
-                "Leave out what is loaded by --skip in place of --resume.",
-            ));
-        }
-        Ok(found)
-    }
-
-    /// Says that a filter is there which was to be created.
-    fn remark_found(&self, output: &Output) {
-        if self.capacity.is_some() {
-            let name = self.shown();
-            let options = match self.window.given() {
-                true => "--items, --error and --window",
-                false => "--items and --error",
-            };
-            output.remark(format_args!("{name} exists: {options} change nothing"));
-        }
     }
 
     /// Sees that the filter has what an earlier load put there: the generation that answers, and
@@ -464,8 +380,8 @@ impl Arguments {
 
     /// The error for a load that ended early.
     fn explained(&self, failure: Failure, next: Next, totals: Totals) -> Error {
-        let Settings { durable, acks, .. } = self.confirmed.settings();
-        let confirmed = durable || acks.map_or(failure.shard.is_some(), |acks| acks > 0);
+        let acks = self.confirmed.settings().acks;
+        let confirmed = acks.map_or(failure.shard.is_some(), |acks| acks > 0);
         let items = Items { count: totals.items, confirmed, unknown: totals.unknown };
         let on = match next {
             Next::Resume => "Then go on by the same command with --resume.".to_owned(),

@@ -128,40 +128,13 @@ fn random_items(random: &mut File, count: u64) -> io::Result<Batch> {
 impl fmt::Display for Report<'_> {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         let probes = amount::counted(self.probes, "probe");
-        write!(formatter, "{probes}: {} % positive (", percent(self.rate))?;
+        let [rate, low, high] =
+            [self.rate, self.rate_low, self.rate_high].map(amount::readable_rate);
+        write!(formatter, "{probes}: {rate} positive (")?;
         if let Some(asked) = self.asked_rate {
             write!(formatter, "asked {}, ", amount::readable_rate(asked))?;
         }
-        let (low, high) = (percent(self.rate_low), percent(self.rate_high));
-        write!(formatter, "95 %: {low} to {high} %)")?;
+        write!(formatter, "95 %: {low} to {high})")?;
         if self.passed == Some(false) { formatter.write_str(": TOO HIGH") } else { Ok(()) }
-    }
-}
-
-/// A rate in percent with three significant digits, without the sign.
-fn percent(rate: f64) -> String {
-    let percent = rate * 100.0;
-    if percent == 0.0 {
-        return "0".to_owned();
-    }
-    let decimals = 2.0 - percent.log10().floor();
-    format!("{percent:.*}", decimals.max(0.0) as usize)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn percents_have_three_digits() {
-        for (rate, text) in [
-            (0.0, "0"),
-            (0.000_715, "0.0715"),
-            (0.123_4, "12.3"),
-            (1e-9, "0.000000100"),
-            (1.0, "100"),
-        ] {
-            assert_eq!(percent(rate), text);
-        }
     }
 }

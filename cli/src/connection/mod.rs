@@ -15,7 +15,6 @@ mod targets;
 
 use std::{
     io::{self, Read as _, Write as _},
-    sync::atomic::{AtomicU64, Ordering},
     time::Duration,
 };
 
@@ -40,8 +39,6 @@ pub(crate) struct Connection {
     target: Target,
     stream: Stream,
     parser: Parser,
-    /// No other connection of this process has or had it. They begin at 1.
-    number: u64,
     /// Whether the server is about to get the slot of the key (`ASK`): it then answers a command
     /// about the key only directly after `ASKING`, which [`Connection::send`] puts before each.
     pub(crate) asking: bool,
@@ -53,10 +50,8 @@ impl Target {
     /// Connects, authenticates, and selects the database.
     pub(crate) fn connect(&self) -> Result<Connection, Error> {
         let stream = Stream::open(self).map_err(self.broken())?;
-        static NUMBER: AtomicU64 = AtomicU64::new(1);
-        let number = NUMBER.fetch_add(1, Ordering::Relaxed);
         let (target, parser) = (self.clone(), Parser::new());
-        let mut connection = Connection { target, stream, parser, number, asking: false, asked: 0 };
+        let mut connection = Connection { target, stream, parser, asking: false, asked: 0 };
         if let Some(password) = &self.password {
             let mut command = redis::cmd("AUTH");
             if let Some(user) = &self.user {
@@ -143,11 +138,6 @@ impl Connection {
         &self.target
     }
 
-    /// The number of this connection: as long as it is the same, so is the process that answers.
-    pub(crate) fn number(&self) -> u64 {
-        self.number
-    }
-
     /// Sends a command, and returns its reply. Replies of commands sent before must have been
     /// received.
     ///
@@ -171,6 +161,15 @@ impl Connection {
             Err(error) if error.refusal().is_some_and(Refusal::is_forbidden) => Ok(None),
             Err(error) => Err(error),
         }
+    }
+
+    /// What the server says about itself.
+    ///
+    /// # Errors
+    /// Also without the right to INFO.
+    pub(crate) fn info_needed(&mut self, sections: &[&str]) -> Result<Info, Error> {
+        let text = "NOPERM this user has no permissions to run the 'info' command";
+        self.info(sections)?.ok_or_else(|| Error::refused("INFO", text))
     }
 
     /// Sends commands in groups, and returns all replies in order; error replies among them.

@@ -143,27 +143,6 @@ mod tests {
         }
     }
 
-    /// Every item is in the batch of its shard, in order, whatever bytes it has.
-    #[test]
-    fn a_batch_is_split_by_shard() {
-        let items: [&[u8]; 5] = [b"a", b"b", b"", &[b'x'; 200], b"c"];
-        for packing in [Packing::Lines, Packing::Lengths] {
-            for shards in [1, 2, 7, 1024] {
-                let batch = batch(&items, packing);
-                let mut owners = Vec::new();
-                let parts = batch.split(shards, |shard| owners.push(shard));
-                assert_eq!(parts.len(), usize::from(shards));
-                assert_eq!(owners, items.map(|item| shard_of(item, shards)));
-                for (shard, part) in parts.iter().enumerate() {
-                    let pairs = items.iter().zip(&owners);
-                    let own = pairs.filter(|(_, owner)| usize::from(**owner) == shard);
-                    let own: Vec<_> = own.map(|(item, _)| *item).collect();
-                    assert_eq!((part.count, part.items()), (own.len() as u64, own));
-                }
-            }
-        }
-    }
-
     #[test]
     fn items_are_skipped_within_a_batch() {
         let items: [&[u8]; 4] = [b"a", b"", &[b'x'; 200], b"last"];

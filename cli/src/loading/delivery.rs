@@ -15,21 +15,20 @@
 //! the place of another. So after each new connection and at the end it must be proved that the
 //! filter has what was confirmed: `proof.rs`.
 
-use std::{sync::atomic::Ordering, time::Duration};
-
-use bloom::filter::Rules;
+use std::{
+    sync::atomic::Ordering,
+    time::{Duration, Instant},
+};
 
 use crate::{
     connection::Connection,
     error::Error,
     refusal::{Kind, Passing, Refusal},
-    replication::Replication,
+    replication::{LastWrite, Replication, acknowledged},
     retry::{Over, Retry},
-    window::{self, Forgets},
 };
 
 use super::{
-    confirmation::{Confirmation, State},
     failure::{GONE, Stop},
     ledger::Piece,
     proof::{Mark, Seen, Verdict},
@@ -40,23 +39,21 @@ use super::{
 
 /// Bytes of items in flight, and pieces. A server needs some milliseconds for them.
 const WINDOW: (usize, usize) = (2 << 20, 64);
+/// The longest time between two confirmations by replicas.
+const CONFIRM_EVERY: Duration = Duration::from_secs(1);
+/// The longest time of one WAIT.
+const WAIT: Duration = Duration::from_millis(500);
+/// What is waited for, for the user.
+const LACKING: &str = "too few replicas acknowledged (--acks 0 waits for none)";
 /// A user who waits for replicas for longer than this is told why.
 const SILENCE: Duration = Duration::from_secs(1);
-
-/// When batches are to be confirmed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Now {
-    /// Later, if the server cannot tell now.
-    IfPossible,
-    Surely,
-}
 
 /// The items of a piece before the one that was refused.
 #[derive(Clone, Copy, Debug)]
 struct Partly {
     count: u64,
     new: u64,
-    /// Whether replicas and the AOF have them, as the user wants it.
+    /// Whether replicas have them, as the user wants it.
     confirmed: bool,
 }
 
@@ -65,7 +62,14 @@ pub(crate) struct Delivery {
     route: Route,
     wire: Wire,
     queue: Queue,
-    confirmation: Confirmation,
+    /// Replicas that must acknowledge.
+    acks: u64,
+    /// The end of what the server had written when replicas were asked for first after the last
+    /// reply. Another connection may have added an item that was known already, so WAIT alone
+    /// proves nothing: the offsets of the replicas do.
+    offset: Option<u64>,
+    /// When items were confirmed last.
+    confirmed_at: Instant,
     retry: Retry,
     /// What proves that the filter has all confirmed items, once it was found.
     mark: Option<Mark>,
@@ -73,81 +77,40 @@ pub(crate) struct Delivery {
     loaded: bool,
     /// The first items of the piece in flight are in, then one was refused.
     partly: Option<Partly>,
-    /// Whether the user may not see how many replicas there are.
-    blind: bool,
     totals: Totals,
 }
 
 impl Delivery {
-    /// Finds the filter: `None` if there is none. `connection` leads to the server that has it.
+    /// Finds the filter. `connection` leads to the server that has it.
     pub(crate) fn open(
         settings: Settings,
         route: Route,
         connection: Connection,
-    ) -> Result<(Self, Option<Seen>), Stop> {
+    ) -> Result<(Self, Seen), Stop> {
         let mut delivery = Self {
             wire: Wire::new(connection, &route.key, route.shard),
             queue: Queue::default(),
-            confirmation: Confirmation::new(settings.acks.unwrap_or(0), settings.durable),
+            acks: settings.acks.unwrap_or(0),
+            offset: None,
+            confirmed_at: Instant::now(),
             retry: Retry::within(settings.retry_for),
             settings,
             route,
             mark: None,
             loaded: false,
             partly: None,
-            blind: false,
             totals: Totals::default(),
         };
-        let found = delivery.find()?;
+        let found = delivery.patiently(Wire::find)?;
+        let seen = found.ok_or_else(|| Stop::Refused("ERR not found".into()))?;
+        delivery.mark = Some(Mark::of(&seen));
         if delivery.settings.acks.is_none() {
-            let seen = delivery.patiently(|wire| Replication::of(&mut wire.connection))?;
-            delivery.blind = seen.is_none();
+            let own = delivery.patiently(|wire| Replication::of(&mut wire.connection))?;
             // A primary that was just demoted had a replica: that which took its place.
-            let watched = seen.is_some_and(|seen| seen.is_replica || seen.connected > 0);
-            delivery.confirmation.acks = u64::from(watched);
+            delivery.acks = u64::from(own.is_replica || own.connected > 0);
         }
-        Ok((delivery, found))
-    }
-
-    fn find(&mut self) -> Result<Option<Seen>, Stop> {
-        let output = self.route.output;
-        let found = self.patiently(|wire| wire.find(&output))?;
-        self.mark = found.as_ref().map(Mark::of);
-        Ok(found)
-    }
-
-    /// Creates the filter, unless somebody else did, and finds it.
-    pub(crate) fn create(
-        &mut self,
-        items: u64,
-        error: f64,
-        rules: Option<Rules>,
-    ) -> Result<Option<Seen>, Stop> {
-        let mut words = vec![error.to_string(), items.to_string()];
-        let key = self.route.key.clone();
-        if let Some(rules) = rules {
-            self.patiently(|wire| window::is_known(&mut wire.connection, &key))?;
-            words.extend(window::words(rules));
-        }
-        let words: Vec<_> = words.iter().map(String::as_str).collect();
-        self.patiently(|wire| match wire.ask_about("BF.RESERVE", &words) {
-            Err(error) if error.is(Kind::Exists) => Ok(()),
-            reply => reply.map(|_| ()),
-        })?;
-        self.find()
-    }
-
-    /// Finds out how the server takes items, and whether it can confirm them as asked for. Adds
-    /// nothing.
-    pub(crate) fn prepare(&mut self) -> Result<(), Stop> {
-        let durable = self.settings.durable;
-        self.patiently(|wire| wire.prepare(durable))
-    }
-
-    /// Asks whether the filter forgets.
-    pub(crate) fn forgets(&mut self) -> Result<Forgets, Stop> {
-        let key = self.route.key.clone();
-        self.patiently(|wire| Forgets::of(&mut wire.connection, &key))
+        delivery.patiently(Wire::prepare)?;
+        Ok((delivery, seen))
     }
 
     /// Whether the filter counts additions.
@@ -171,9 +134,8 @@ impl Delivery {
         while self.queue.unsent().is_some() {
             self.step()?;
         }
-        let due = self.queue.held() > self.route.held || self.confirmation.is_due();
-        if self.confirmation.waits() && due {
-            self.confirm(Now::IfPossible)?;
+        if self.acks > 0 && (self.queue.held() > self.route.held || self.is_due()) {
+            self.confirm()?;
         }
         Ok(())
     }
@@ -182,10 +144,8 @@ impl Delivery {
     /// Returns whether all is confirmed.
     pub(crate) fn idle(&mut self) -> Result<bool, Stop> {
         self.settle()?;
-        let awaited = self.route.ledger.awaits(HELD);
-        if !self.queue.is_empty() && (awaited || self.confirmation.is_due()) {
-            // If the reader waits for these, nothing follows that could prove them.
-            self.confirm(if awaited { Now::Surely } else { Now::IfPossible })?;
+        if !self.queue.is_empty() && (self.route.ledger.awaits(HELD) || self.is_due()) {
+            self.confirm()?;
         }
         Ok(self.queue.is_empty())
     }
@@ -200,14 +160,13 @@ impl Delivery {
         self.queue.into_pieces()
     }
 
-    /// Whether the user may not see how many replicas there are.
-    pub(crate) fn blind(&self) -> bool {
-        self.blind
-    }
-
     /// Replicas that must acknowledge.
     pub(crate) fn acks(&self) -> u64 {
-        self.confirmation.acks
+        self.acks
+    }
+
+    fn is_due(&self) -> bool {
+        self.confirmed_at.elapsed() > CONFIRM_EVERY
     }
 
     /// What was counted so far: items up to the first that is not confirmed.
@@ -227,33 +186,36 @@ impl Delivery {
     }
 
     /// Waits until every piece is confirmed.
-    pub(crate) fn confirm(&mut self, now: Now) -> Result<(), Stop> {
+    pub(crate) fn confirm(&mut self) -> Result<(), Stop> {
         loop {
             self.settle()?;
-            if !self.confirmation.waits() || self.queue.is_empty() {
+            if self.queue.is_empty() {
                 break;
             }
-            match self.confirmation.state(&mut self.wire, &self.route.key) {
-                Ok(State::Confirmed) => break,
-                Ok(State::NotYet) => {
-                    let why = self.confirmation.lacking();
+            match self.acknowledged() {
+                Ok(true) => break,
+                Ok(false) => {
                     if self.retry.failing() >= Some(SILENCE) {
-                        self.remark_failing(why);
+                        self.remark_failing(LACKING);
                     }
-                    self.pause(why)?;
-                }
-                Ok(State::Unproved(why)) => {
-                    let surely = now == Now::Surely || self.queue.held() > 2 * self.route.held;
-                    self.confirmation.done();
-                    return if surely { Err(Stop::Unproved(why)) } else { Ok(()) };
+                    self.pause(LACKING)?;
                 }
                 Err(error) => self.recover(error)?,
             }
         }
         self.retry.succeed();
-        self.confirmation.done();
+        self.confirmed_at = Instant::now();
         self.retire();
         Ok(())
+    }
+
+    /// Waits a moment until enough replicas have what was answered.
+    ///
+    /// # Errors
+    /// Those of the commands. A redirection is not followed: another node may not have the items.
+    fn acknowledged(&mut self) -> Result<bool, Error> {
+        let (server, last) = (&mut self.wire.connection, LastWrite::Elsewhere);
+        Ok(self.acks == 0 || acknowledged(server, self.acks, last, &mut self.offset, WAIT)?)
     }
 
     /// Confirms the pieces that are answered, and notes it in the ledger.
@@ -270,7 +232,7 @@ impl Delivery {
         }
         self.totals.new += added;
         if let Some(mark) = &mut self.mark {
-            mark.confirm(added, self.confirmation.offset);
+            mark.confirm(added, self.offset);
         }
         self.route.ledger.confirm(&confirmed, self.route.place, self.mark.clone());
     }
@@ -310,15 +272,15 @@ impl Delivery {
         let Some(refusal) = outcome.refusal else {
             self.retry.succeed();
             self.queue.answer(outcome.new);
-            self.confirmation.answered(outcome.new);
-            if !self.confirmation.waits() {
+            self.offset = None;
+            if self.acks == 0 {
                 self.retire();
             }
             return Ok(());
         };
         if outcome.count > 0 {
             let (count, new) = (outcome.count, outcome.new);
-            self.confirmation.answered(new);
+            self.offset = None;
             self.partly = Some(Partly { count, new, confirmed: false });
         }
         let (pieces, _) = self.queue.in_flight();
@@ -340,7 +302,7 @@ impl Delivery {
     /// Goes on after an error, when nothing is in flight.
     fn recover(&mut self, error: Error) -> Result<(), Stop> {
         let refusal = match error {
-            Error::Connection { .. } => return self.reconnect(error.to_string()),
+            error @ Error::Connection { .. } => return self.broken(&error),
             Error::Refused { refusal, .. } => refusal,
             other => return Err(other.into()),
         };
@@ -350,9 +312,7 @@ impl Delivery {
             }
             None => {
                 // What was answered before can still be confirmed.
-                let (wire, key) = (&mut self.wire, &self.route.key);
-                let confirmed = !self.confirmation.waits()
-                    || matches!(self.confirmation.state(wire, key), Ok(State::Confirmed));
+                let confirmed = matches!(self.acknowledged(), Ok(true));
                 if confirmed {
                     self.retire();
                 }
@@ -362,10 +322,7 @@ impl Delivery {
                 Err(Stop::Refused(refusal))
             }
             Some(Passing::Later) => self.pause(&refusal.text),
-            Some(Passing::Reconnect) => {
-                self.pause(&refusal.text)?;
-                self.reconnect(refusal.text)
-            }
+            Some(Passing::Reconnect) => self.reconnect(refusal.text),
             Some(Passing::Redirected) => self.redirect(refusal),
         }
     }
@@ -379,25 +336,30 @@ impl Delivery {
         let asking = refusal.kind == Kind::Asked;
         // A primary that gave its slot away gave all items with it. One that another server
         // replaced did not.
-        let is_primary = |seen: Option<Replication>| seen.is_some_and(|seen| !seen.is_replica);
-        let moved = asking || Replication::of(&mut self.wire.connection).is_ok_and(is_primary);
+        let own = Replication::of(&mut self.wire.connection);
+        let moved = asking || own.is_ok_and(|own| !own.is_replica);
         let connected = target.connect().map(|mut connection| {
             connection.asking = asking;
             connection
         });
-        match connected.map_err(Stop::from).and_then(|connection| self.arrive(connection, moved)) {
-            Ok(()) => self.certain(&refusal.text),
-            Err(stop) if stop.passes() => self.reconnect(stop.why()),
-            Err(stop) => Err(self.vanished(stop)),
+        match self.tried(connected, moved, &refusal.text)? {
+            None => Ok(()),
+            Some(why) => self.reconnect(why),
         }
+    }
+
+    /// Says that the connection is broken, and connects again.
+    fn broken(&mut self, error: &Error) -> Result<(), Stop> {
+        let why = error.to_string();
+        if self.retry.failing().is_none() {
+            self.remark_failing(&why);
+        }
+        self.reconnect(why)
     }
 
     /// Connects again, to the same server or to another node of the cluster.
     fn reconnect(&mut self, broken: String) -> Result<(), Stop> {
         let mut why = broken.clone();
-        if self.retry.failing().is_none() {
-            self.remark_failing(&why);
-        }
         loop {
             self.pause(&why).map_err(|stop| self.unanswered(stop))?;
             for (tried, place) in self.route.targets.places(&self.route.key).enumerate() {
@@ -407,17 +369,30 @@ impl Delivery {
                     return Err(self.unanswered(ended(over, &why)));
                 }
                 let connected = self.route.targets.connect_by(place, &self.route.key);
-                let arrived = connected.map_err(Stop::from).and_then(|it| self.arrive(it, false));
-                match arrived {
-                    Ok(()) => return self.certain(&broken),
-                    Err(stop) if stop.passes() => why = stop.why(),
-                    Err(stop) => return Err(self.vanished(stop)),
+                match self.tried(connected, false, &broken)? {
+                    None => return Ok(()),
+                    Some(again) => why = again,
                 }
             }
         }
     }
 
-    /// Goes on with another connection. `moved`: the filter came to this server with all its items.
+    /// Goes on with another connection. Returns why, if a third one may do. `moved`: the filter came
+    /// to this server with all its items.
+    fn tried(
+        &mut self,
+        connected: Result<Connection, Error>,
+        moved: bool,
+        broken: &str,
+    ) -> Result<Option<String>, Stop> {
+        let arrived = connected.map_err(Stop::from).and_then(|it| self.arrive(it, moved));
+        match arrived {
+            Ok(()) => self.certain(broken).map(|()| None),
+            Err(stop) if stop.passes() => Ok(Some(stop.why())),
+            Err(stop) => Err(self.vanished(stop)),
+        }
+    }
+
     fn arrive(&mut self, connection: Connection, moved: bool) -> Result<(), Stop> {
         self.wire.connection = connection;
         let seen = self.wire.look()?;
@@ -426,7 +401,7 @@ impl Delivery {
             return Err(Stop::Refused("READONLY the server became a replica".into()));
         }
         self.compare(seen, moved)?;
-        self.confirmation.answered(0);
+        self.offset = None;
         if !self.counting() {
             self.queue.doubt();
             let again = self.queue.withdraw();
@@ -496,7 +471,7 @@ impl Delivery {
         let look = match &result {
             Ok(()) => true,
             Err(Stop::Unreachable(_)) => true,
-            Err(stop @ (Stop::Refused(_) | Stop::Unproved(_) | Stop::Interrupted)) => {
+            Err(stop @ (Stop::Refused(_) | Stop::Interrupted)) => {
                 self.loaded_any() && !stop.is_stale() && !self.gives_back()
             }
             Err(stop) => {
@@ -518,9 +493,7 @@ impl Delivery {
         match (result, looked) {
             (Ok(()), looked) => looked,
             (Err(_), Err(Stop::Lost(why))) => Err(Stop::Lost(why)),
-            (Err(Stop::Refused(_) | Stop::Unproved(_)), Err(Stop::Restarted)) => {
-                Err(Stop::Restarted)
-            }
+            (Err(Stop::Refused(_)), Err(Stop::Restarted)) => Err(Stop::Restarted),
             (result, _) => result,
         }
     }
@@ -549,7 +522,9 @@ impl Delivery {
                 Err(Error::Refused { refusal, .. }) if refusal.kind == Kind::Later => {
                     self.pause(&refusal.text)?;
                 }
-                Err(error @ Error::Connection { .. }) => self.reconnect(error.to_string())?,
+                Err(error @ Error::Connection { .. }) => {
+                    self.broken(&error)?;
+                }
                 result => {
                     self.retry.succeed();
                     return Ok(result?);

@@ -25,8 +25,6 @@ pub(crate) enum Stop {
     Unreachable(String),
     /// The connection to a COUNTING filter broke: so many items may or may not be in.
     Uncertain(String, u64),
-    /// Whether items are confirmed cannot be told.
-    Unproved(String),
     /// Another process answers, and nothing proves that it has the items that were confirmed.
     Restarted,
     /// Items that were confirmed are not in the filter.
@@ -160,10 +158,9 @@ impl Failure {
                     "A COUNTING filter counts what is added twice, so nothing was sent again. {on}"
                 ),
             ),
-            (Stop::Unproved(text), _) => Error::incomplete(what(&text), go_on()),
             (Stop::Lost(text), None) => Error::incomplete(
                 format!("{task}: {text}"),
-                "Load again from the beginning; --durable or --acks wait for safe storage.",
+                "Load again from the beginning; --acks waits for replicas.",
             ),
             (Stop::Interrupted, _) => Error::Interrupted { hint: go_on() },
         }
@@ -173,7 +170,7 @@ impl Failure {
 /// How many items are in.
 pub(crate) struct Items {
     pub(crate) count: u64,
-    /// Whether replicas have them, or the append-only file.
+    /// Whether replicas have them.
     pub(crate) confirmed: bool,
     /// Nothing proves it.
     pub(crate) unknown: bool,

@@ -42,7 +42,7 @@ pub(crate) fn load_files(
     output: &Output,
 ) -> Result<Totals, Error> {
     let settings = files.confirmed.settings();
-    let confirmed = settings.durable || settings.acks != Some(0);
+    let confirmed = settings.acks != Some(0);
     let explained = |failure: Failure, totals: Totals| {
         let items = Items { count: totals.items, confirmed, unknown: totals.unknown };
         failure.explained(task, &items, "Then do it again: to add an item twice is harmless.")

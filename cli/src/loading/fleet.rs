@@ -77,15 +77,6 @@ impl Member {
     }
 }
 
-/// Shards whose items count as loaded when their server has them.
-#[derive(Clone, Copy, Default)]
-struct Unwatched {
-    /// Their servers have no replica.
-    alone: usize,
-    /// The user may not see whether their servers have one.
-    blind: usize,
-}
-
 /// Why the threads of a generation ended early.
 type Ending = (u64, Failure);
 
@@ -139,9 +130,9 @@ impl Fleet {
     /// Starts a thread for each shard, by the newest descriptor if a shard is none any more. Says
     /// for how many shards replicas are not waited for.
     fn begin_as_described(&mut self) -> Result<(), Failure> {
-        let unwatched = loop {
+        let alone = loop {
             match self.begin() {
-                Ok(unwatched) => break unwatched,
+                Ok(alone) => break alone,
                 Err(ending) => self.renew(ending)?,
             }
         };
@@ -149,26 +140,18 @@ impl Fleet {
             return Ok(());
         }
         let all: usize = self.lanes.iter().map(|lane| lane.workers.iter().flatten().count()).sum();
-        if unwatched.alone > 0 {
+        if alone > 0 {
             self.route.output.remark(format_args!(
-                "{} of {all} shards are on servers without a replica: there an item counts as \
-                 loaded when its server has it",
-                unwatched.alone
-            ));
-        }
-        if unwatched.blind > 0 {
-            self.route.output.remark(format_args!(
-                "whether the servers of {} of {all} shards have replicas is unknown: the user has \
-                 no right to INFO (ACL SETUSER ... +info). There an item counts as loaded when its \
-                 server has it; --acks 1 waits for a replica",
-                unwatched.blind
+                "{alone} of {all} shards are on servers without a replica: there an item counts as \
+                 loaded when its server has it"
             ));
         }
         Ok(())
     }
 
-    /// Starts a thread for each shard, and returns when all of them are connected.
-    fn begin(&mut self) -> Result<Unwatched, Ending> {
+    /// Starts a thread for each shard, and returns when all of them are connected: how many are on
+    /// servers without a replica.
+    fn begin(&mut self) -> Result<usize, Ending> {
         let plans = self.goal.plans(&self.route.key, self.ending);
         let plans = plans.map_err(|error| (0, error.into()))?;
         let numbers = plans.iter().map(|plan| plan.generation).collect();
@@ -195,12 +178,11 @@ impl Fleet {
             self.lanes.push(Lane { generation, workers });
         }
         drop(sender);
-        let mut unwatched = Unwatched::default();
+        let mut alone = 0;
         for (member, key, ready) in ready {
             match ready.and_then(|ready| self.not_fewer(&key, ready)) {
                 Ok(ready) => {
-                    unwatched.blind += usize::from(ready.blind);
-                    unwatched.alone += usize::from(ready.acks == 0 && !ready.blind);
+                    alone += usize::from(ready.acks == 0);
                     self.most = self.most.min(ready.most);
                     let mark = Some(Mark::of(&ready.seen));
                     self.route.ledger.confirm(&[], member.place, mark);
@@ -214,7 +196,7 @@ impl Fleet {
         if result.is_err() {
             self.join();
         }
-        result.map(|()| unwatched)
+        result.map(|()| alone)
     }
 
     /// Starts the thread of a shard, which says in `sender` when it is ready.
@@ -335,9 +317,12 @@ impl Fleet {
             if self.join_and_follow()? {
                 continue;
             }
-            if !interrupt::requested() && !self.look_again()? {
+            if !self.look_again()? {
                 let why = "a shard did not answer at the end".to_owned();
-                return Err(Stop::Unreachable(why).into());
+                return Err(match interrupt::requested() {
+                    true => Stop::Interrupted.into(),
+                    false => Stop::Unreachable(why).into(),
+                });
             }
             break;
         }
@@ -397,8 +382,6 @@ impl Fleet {
         let Ok(Some(seen)) = seen else { return Ok(false) };
         match mark.judged(&seen) {
             Verdict::Proved => Ok(true),
-            // Without the right to INFO only the connection of its thread proved it.
-            Verdict::Unproved if !mark.names_process() => Ok(true),
             Verdict::Lost(why) => Err(Stop::Lost(why)),
             Verdict::Unproved => Err(Stop::Restarted),
         }

@@ -9,7 +9,6 @@
 //!                                └──▶ Journal of each file
 //! ```
 
-mod confirmation;
 mod delivery;
 mod failure;
 mod files;
@@ -31,6 +30,6 @@ pub(crate) use fleet::Fleet;
 pub(crate) use goal::{Goal, batch_bytes};
 pub(crate) use ledger::Ledger;
 pub(crate) use proof::{Seen, Verdict};
-pub(crate) use route::{Options, Route, Settings, Totals};
+pub(crate) use route::{Options, Route, Totals};
 pub(crate) use sink::Sink;
 pub(crate) use wire::not_shard;

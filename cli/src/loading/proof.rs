@@ -14,7 +14,7 @@
 //! And the filter must be the same: `BF.INFO IDENTITY`, and a count that did not fall. If anything
 //! else answers, items may be lost, and the caller sends all of them again.
 //!
-//! A restart with an append-only file proves nothing, even if the file was synced (`--durable`):
+//! A restart with an append-only file proves nothing, however well it was synced:
 //! after a failover and a failback, another server answers at the same address with an older file,
 //! and no field of `INFO` distinguishes it.
 
@@ -27,7 +27,7 @@ use crate::connection::Info;
 pub(crate) struct Seen {
     /// Which filter it is; `None` from modules that do not say.
     pub(crate) identity: Option<String>,
-    /// What the filter counts, unless it forgets or deletes; `None` without the right to ask.
+    /// What the filter counts, unless it forgets or deletes.
     pub(crate) items: Option<u64>,
     pub(crate) process: Process,
 }
@@ -35,12 +35,8 @@ pub(crate) struct Seen {
 /// What `INFO` says about the process that answers.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Process {
-    /// `run_id`: changes when the server restarts. `None` without the right to INFO.
-    run_id: Option<String>,
-    /// The number of the connection, which tells as much until it breaks; 0 for that of an earlier
-    /// load.
-    #[serde(skip)]
-    connection: u64,
+    /// `run_id`: changes when the server restarts. Empty if the server does not say.
+    run_id: String,
     /// `master_replid`: changes when it becomes a replica, and when it is promoted.
     replication: String,
     /// `master_replid2`: the stream that it has a part of, if it was promoted, or loaded an RDB
@@ -77,15 +73,13 @@ pub(crate) enum Verdict {
 }
 
 impl Process {
-    /// The process at the other end of a connection. `info` is what it says to
-    /// `INFO server replication`; `None` if it does not.
-    pub(crate) fn of(info: Option<&Info>, connection: u64) -> Self {
-        let field = |name: &str| info?.field(name).map(str::to_owned);
+    /// The process that answers `INFO server replication` so.
+    pub(crate) fn of(info: &Info) -> Self {
+        let field = |name: &str| info.field(name).map(str::to_owned);
         // Without one it is forty zeros.
         let before = field("master_replid2").filter(|id| id.bytes().any(|digit| digit != b'0'));
         Self {
-            run_id: field("run_id"),
-            connection,
+            run_id: field("run_id").unwrap_or_default(),
             replication: field("master_replid").unwrap_or_default(),
             replication_before: before,
             has_before: field("second_repl_offset").and_then(|it| it.parse().ok()).unwrap_or(0),
@@ -101,15 +95,10 @@ impl Process {
     /// Whether `now` is surely this process, with the data that it had. One that was a replica for
     /// a while has the data of its primary.
     fn continues_as(&self, now: &Self) -> bool {
-        match (&self.run_id, &now.run_id) {
-            (Some(process), Some(now_process)) => {
-                // A primary gets another ID, and no second one, with its first replica.
-                let same_data =
-                    self.replication == now.replication || now.replication_before.is_none();
-                process == now_process && same_data && !now.is_replica
-            }
-            _ => self.connection > 0 && self.connection == now.connection,
-        }
+        // A primary gets another ID, and no second one, with its first replica.
+        let same_data = self.replication == now.replication || now.replication_before.is_none();
+        let same_process = self.run_id == now.run_id && !self.run_id.is_empty();
+        same_process && same_data && !now.is_replica
     }
 }
 
@@ -140,11 +129,6 @@ impl Mark {
     /// Whether the same process answers as before.
     pub(crate) fn is_at(&self, process: &Process) -> bool {
         self.process.continues_as(process)
-    }
-
-    /// Whether the process is known by its name, and not by the connection alone.
-    pub(crate) fn names_process(&self) -> bool {
-        self.process.run_id.is_some()
     }
 
     /// Notes that this process answers, and has all items.
@@ -186,7 +170,7 @@ mod tests {
     use super::*;
 
     fn process(info: &str) -> Process {
-        Process::of(Some(&Info(info.to_owned())), 1)
+        Process::of(&Info(info.to_owned()))
     }
 
     fn seen(info: &str) -> Seen {
@@ -219,27 +203,21 @@ mod tests {
             // A replica of it, and a replica of another one, or of that replica.
             ("run_id:3\nrole:slave\nmaster_replid:a\nmaster_replid2:0\naof_enabled:1", [false; 2]),
             ("run_id:3\nmaster_replid:b\nmaster_replid2:c\nsecond_repl_offset:900", [false; 2]),
-            // No right to INFO.
+            // It does not say.
             ("", [false; 2]),
         ];
         for (info, expected) in rows {
             for (kind, expected) in expected.into_iter().enumerate() {
                 let mut mark = Mark::of(&seen(FIRST));
                 mark.confirm(0, (kind == 1).then_some(100));
-                let mut now = seen(info);
-                now.process.connection = 2;
+                let now = seen(info);
                 let verdict = if expected { Verdict::Proved } else { Verdict::Unproved };
                 assert_eq!(mark.judged(&now), verdict, "{info} {kind}");
                 // What is proved once is followed.
                 mark.follow(now.process.clone());
-                assert_eq!(mark.judged(&now), Verdict::Proved.max_if(info.contains("role:slave")));
+                let stays = !info.is_empty() && !info.contains("role:slave");
+                assert_eq!(mark.judged(&now) == Verdict::Proved, stays, "{info} {kind}");
             }
-        }
-    }
-
-    impl Verdict {
-        fn max_if(self, replica: bool) -> Self {
-            if replica { Self::Unproved } else { self }
         }
     }
 
@@ -251,16 +229,7 @@ mod tests {
         assert!(matches!(mark.judged(&now), Verdict::Lost(why) if why.contains("counts 10")));
         now.items = Some(13);
         assert_eq!(mark.judged(&now), Verdict::Proved);
-        now.items = None;
-        assert_eq!(mark.judged(&now), Verdict::Proved, "no right to ask");
         now.identity = Some("g".to_owned());
         assert!(matches!(mark.judged(&now), Verdict::Lost(why) if why.contains("another filter")));
-    }
-
-    #[test]
-    fn without_info_only_the_connection_proves_it() {
-        let of = |connection| Process::of(None, connection);
-        assert!(of(1).continues_as(&of(1)) && !of(1).continues_as(&of(2)));
-        assert!(!of(0).continues_as(&of(0)), "those of earlier loads");
     }
 }

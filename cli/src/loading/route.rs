@@ -18,8 +18,6 @@ pub(crate) const HELD: usize = 48 << 20;
 pub(crate) struct Settings {
     /// Replicas that must acknowledge; `None` for one if the server has any.
     pub(crate) acks: Option<u64>,
-    /// Whether the AOF must be synced.
-    pub(crate) durable: bool,
     /// How long to try again.
     pub(crate) retry_for: Duration,
 }
@@ -28,9 +26,6 @@ pub(crate) struct Settings {
 #[derive(clap::Args, Debug)]
 #[group(skip)]
 pub(crate) struct Options {
-    /// Counts an item as loaded when the server's append-only file is synced (WAITAOF)
-    #[arg(long)]
-    durable: bool,
     /// Counts an item as loaded when so many replicas have it (WAIT). Without it: 1 for shards on
     /// servers with replicas, else 0
     #[arg(long, value_name = "REPLICAS")]
@@ -42,7 +37,7 @@ pub(crate) struct Options {
 
 impl Options {
     pub(crate) fn settings(&self) -> Settings {
-        Settings { acks: self.acks, durable: self.durable, retry_for: self.retry_for }
+        Settings { acks: self.acks, retry_for: self.retry_for }
     }
 }
 

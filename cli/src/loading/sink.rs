@@ -3,7 +3,7 @@
 use std::num::NonZeroUsize;
 
 use super::{
-    delivery::{Delivery, Now},
+    delivery::Delivery,
     failure::Failure,
     fleet::Fleet,
     ledger::{Ledger, Piece},
@@ -46,7 +46,7 @@ impl Sink {
     /// There is no other batch at the moment: confirms those that were offered.
     pub(crate) fn idle(&mut self) -> Result<(), Failure> {
         match self {
-            Self::Key(delivery) => Ok(delivery.confirm(Now::IfPossible)?),
+            Self::Key(delivery) => Ok(delivery.confirm()?),
             Self::Shards(fleet) => fleet.follow(),
         }
     }
@@ -54,7 +54,7 @@ impl Sink {
     /// Confirms all batches. No other one may follow.
     pub(crate) fn finish(&mut self) -> Result<(), Failure> {
         match self {
-            Self::Key(delivery) => Ok(delivery.confirm(Now::Surely)?),
+            Self::Key(delivery) => Ok(delivery.confirm()?),
             Self::Shards(fleet) => fleet.finish(),
         }
     }

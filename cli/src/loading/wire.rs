@@ -2,14 +2,13 @@
 //! what the server says about the filter. Nothing is tried again here.
 
 use bloom::sharding::Shard;
-use redis::{Cmd, Value};
+use redis::Value;
 
 use super::proof::{Process, Seen};
 use crate::{
     connection::{Connection, text_of},
     error::Error,
     items::Batch,
-    output::Output,
     refusal::{Kind, Refusal},
     reply::{number, only, text},
     window::Window,
@@ -43,7 +42,7 @@ pub(super) struct Wire {
     /// Which shard the filter must be; `None` for any filter.
     shard: Option<Shard>,
     form: Form,
-    /// Whether the filter counts additions, or may do so.
+    /// Whether the filter counts additions.
     pub(super) counting: bool,
 }
 
@@ -53,40 +52,21 @@ impl Wire {
     }
 
     /// Looks for the filter; `None` if there is none.
-    pub(super) fn find(&mut self, output: &Output) -> Result<Option<Seen>, Error> {
-        self.counting = match self.ask_about("BF.INFO", &["SATURATED"]) {
-            Ok(Value::Array(values)) => matches!(values[..], [Value::Int(_)]),
-            Err(Error::Refused { refusal, .. }) if refusal.is_forbidden() => {
-                output.remark(
-                    "without the right to BF.INFO the filter is treated as COUNTING: one command \
-                     at a time, no --resume",
-                );
-                true
-            }
-            Err(error) if error.passes() || error.refusal().is_none() => return Err(error),
-            // Other modules have no such field, and no such filters.
-            _ => false,
-        };
-        match self.look() {
+    pub(super) fn find(&mut self) -> Result<Option<Seen>, Error> {
+        // Other modules have no such field, and no such filters.
+        let found = self.field("SATURATED").and_then(|saturated| {
+            self.counting = matches!(saturated, Some(Value::Array(values))
+                if matches!(values[..], [Value::Int(_)]));
+            self.look()
+        });
+        match found {
             Err(error) if error.is(Kind::NotFound) => Ok(None),
             seen => seen.map(Some),
         }
     }
 
-    /// Finds out how the server takes items, and whether it can sync them. Adds nothing.
-    pub(super) fn prepare(&mut self, durable: bool) -> Result<(), Error> {
-        if durable {
-            self.ask(&["WAITAOF", "1", "0", "1"]).map_err(|error| {
-                let needs = |what| Error::refused("load", format!("ERR --durable needs {what}"));
-                match error.refusal().map(|refusal| refusal.kind) {
-                    Some(Kind::UnknownCommand) => needs("WAITAOF: Redis 7.2 or later, or Valkey"),
-                    Some(Kind::NoAppendOnlyFile) => {
-                        needs("an append-only file: CONFIG SET appendonly yes")
-                    }
-                    _ => error,
-                }
-            })?;
-        }
+    /// Finds out how the server takes items. Adds nothing.
+    pub(super) fn prepare(&mut self) -> Result<(), Error> {
         self.form = match self.ask_about("BF.BULKADD", &["NOCREATE", "LINES", ""]) {
             Err(Error::Refused { refusal, .. }) if refusal.lacks_command() => Form::Arguments,
             reply => reply.map(|_| Form::Packed)?,
@@ -143,47 +123,34 @@ impl Wire {
 
     /// What the server says about the filter and itself.
     pub(super) fn look(&mut self) -> Result<Seen, Error> {
-        let items = match self.ask_about("BF.INFO", &["ITEMS"]) {
-            Err(Error::Refused { refusal, .. }) if refusal.is_forbidden() => None,
-            reply => number(only(&reply?)),
-        };
-        let forgets = Window::of(&mut self.connection, &self.key)?.is_some();
-        let identity = match self.ask_about("BF.INFO", &["IDENTITY"]) {
-            // Other modules have no such field.
-            Err(Error::Refused { refusal, .. })
-                if refusal.kind != Kind::NotFound && !refusal.passes() =>
-            {
-                None
-            }
-            reply => text(only(&reply?)).map(str::to_owned),
-        };
+        let items = number(only(&self.ask_about("BF.INFO", &["ITEMS"])?));
+        let window = self.field("WINDOW")?;
+        let forgets = window.is_some_and(|it| Window::from_reply(only(&it)).is_some());
+        let identity = self.field("IDENTITY")?;
+        let identity = identity.as_ref().and_then(|it| text(only(it))).map(str::to_owned);
         self.see_shard()?;
         // What is forgotten or deleted makes the number of items smaller.
         let items = items.filter(|_| !self.counting && !forgets);
-        let info = match self.connection.info(&["server", "replication"]) {
-            Err(Error::Refused { refusal, .. }) if !refusal.passes() => None,
-            info => info?,
-        };
-        let process = Process::of(info.as_ref(), self.connection.number());
-        Ok(Seen { identity, items, process })
+        let info = self.connection.info_needed(&["server", "replication"])?;
+        Ok(Seen { identity, items, process: Process::of(&info) })
+    }
+
+    /// A field of BF.INFO; `None` from a module that has no such field.
+    fn field(&mut self, name: &str) -> Result<Option<Value>, Error> {
+        match self.ask_about("BF.INFO", &[name]) {
+            Err(error) if error.is(Kind::NoField) => Ok(None),
+            reply => reply.map(Some),
+        }
     }
 
     /// Sees that the filter is the shard that it must be. `BF.ADD` makes a lost shard anew, as a
     /// filter of another kind.
     fn see_shard(&mut self) -> Result<(), Error> {
         let Some(shard) = self.shard else { return Ok(()) };
-        match self.ask_about("BF.INFO", &["SHARD"]) {
-            Err(Error::Refused { refusal, .. }) if refusal.is_forbidden() => Ok(()),
-            reply => match not_shard(&reply?, shard) {
-                Some(text) => Err(Error::refused("BF.INFO", text)),
-                None => Ok(()),
-            },
+        match not_shard(&self.ask_about("BF.INFO", &["SHARD"])?, shard) {
+            Some(text) => Err(Error::refused("BF.INFO", text)),
+            None => Ok(()),
         }
-    }
-
-    /// One command; nothing is in flight.
-    pub(super) fn ask(&mut self, words: &[&str]) -> Result<Value, Error> {
-        self.connection.call_for_key(Cmd::new().arg(words))
     }
 
     /// One command about the filter; nothing is in flight.

@@ -10,7 +10,7 @@ use std::{
 };
 
 use super::{
-    delivery::{Delivery, Now},
+    delivery::Delivery,
     failure::Stop,
     ledger::Piece,
     proof::{Mark, Seen},
@@ -38,8 +38,6 @@ pub(super) struct Ready {
     /// The largest number of bytes in a command.
     pub(super) most: u64,
     pub(super) acks: u64,
-    /// Whether the user may not see how many replicas there are.
-    pub(super) blind: bool,
 }
 
 /// Tells the reader of a thread that panics: it would wait for ever.
@@ -64,12 +62,7 @@ pub(super) fn work(
     let _alarm = Alarm(failed);
     let mut delivery = match opened(settings, route) {
         Ok((delivery, seen)) => {
-            ready(Ok(Ready {
-                seen,
-                most: delivery.batch_size(u64::MAX),
-                acks: delivery.acks(),
-                blind: delivery.blind(),
-            }));
+            ready(Ok(Ready { seen, most: delivery.batch_size(u64::MAX), acks: delivery.acks() }));
             delivery
         }
         Err(stop) => {
@@ -106,16 +99,14 @@ pub(super) fn patient<T>(
 fn opened(settings: Settings, route: Route) -> Result<(Delivery, Seen), Stop> {
     let connect = || route.targets.connect_for(&route.key);
     let connection = patient(settings.retry_for, connect)?;
-    let (mut delivery, found) = Delivery::open(settings, route, connection)?;
-    let found = found.ok_or_else(|| Stop::Refused("ERR not found".into()))?;
+    let (delivery, found) = Delivery::open(settings, route, connection)?;
     if delivery.counting() {
         return Err(Stop::Failed(Error::usage(
             "a sharded filter with counters cannot be loaded: an item that is sent again would \
              count twice",
-            "Load a filter of bits; without the right to BF.INFO nobody can tell which it is.",
+            "Load a filter of bits.",
         )));
     }
-    delivery.prepare()?;
     Ok((delivery, found))
 }
 
@@ -142,5 +133,5 @@ fn deliver(delivery: &mut Delivery, pieces: &Receiver<Piece>) -> Result<(), Stop
         };
         delivery.offer(piece)?;
     }
-    delivery.confirm(Now::Surely)
+    delivery.confirm()
 }

@@ -41,5 +41,4 @@ mod sharding_rules;
 mod terminal;
 mod top;
 mod verify;
-mod window_rules;
 mod windows;

@@ -17,9 +17,8 @@ use crate::sharding::{Descriptor, State};
 
 use crate::{
     fake::{Fake, array},
-    harness::{
-        Client, Cluster, Reply, Server, Stopped, int, numbered, ok, skipped, version, wait_until,
-    },
+    harness::{Client, Cluster, Server, Stopped, numbered, ok, wait_until},
+    relay::{Before, relayed},
     run::{Ran, command, command_at, run_at},
     sharded_load::{Call, assert_all_in, at, create, file, over, reserve, started, write},
 };
@@ -291,9 +290,8 @@ fn a_rebuild_waits_for_the_largest_poll() {
 
 /// A user without a right is told which one.
 #[test]
-fn missing_rights_to_wait_are_named() {
+fn missing_rights_to_wait_and_info_are_named() {
     let (server, _replica) = replicated();
-    let mut client = server.client();
     let path = file(server.dir(), &numbered("item", 100));
     run_at(&server, "create urls --items 10k --error 1% --shards 2").done();
     let user = |rights: &str, words: &str| {
@@ -303,19 +301,15 @@ fn missing_rights_to_wait_are_named() {
     };
     let load = format!("load urls {}", path.display());
     let create = "create more --items 10k --error 1% --shards 2";
-    for words in [&load, create] {
-        let ran = user("-wait", words);
-        assert_eq!(ran.code, 4, "{words}: {ran:?}");
-        assert!(ran.stderr.contains("ACL SETUSER ... +wait"), "{words}: {ran:?}");
+    for right in ["wait", "info"] {
+        for words in [&load, create] {
+            let ran = user(&format!("-{right}"), words);
+            assert_eq!(ran.code, 4, "{words}: {ran:?}");
+            let hint = format!("ACL SETUSER ... +{right}");
+            assert!(ran.stderr.contains(&hint), "{words}: {ran:?}");
+        }
+        run_at(&server, "drop more").done();
     }
-    run_at(&server, "drop more").done();
-    for words in [&load, create] {
-        let ran = user("-info", words);
-        assert_eq!(ran.code, 0, "{words}: {ran:?}");
-        assert!(ran.stderr.contains("is unknown: the user has no right to INFO"), "{ran:?}");
-        assert!(!ran.stderr.contains("without a replica"), "{ran:?}");
-    }
-    assert_eq!(client.run("HGET more state"), Reply::Bulk(b"ready".to_vec()));
 }
 
 /// A load that waits for a replica says so.
@@ -335,42 +329,6 @@ fn a_load_says_what_it_waits_for() {
         server.port()
     );
     assert_eq!(ran.stderr.matches(&line).count(), 1, "{ran:?}");
-}
-
-/// With --durable another key is written if all items were known, because WAITAOF covers what the
-/// connection wrote, and all before that.
-#[test]
-fn a_durable_load_of_known_items_is_confirmed() {
-    if !version().at_least((7, 2), (7, 2)) {
-        skipped("a_durable_load_of_known_items_is_confirmed", "the server has no WAITAOF");
-        return;
-    }
-    let server = Server::with().config("appendonly yes").start();
-    let mut client = server.client();
-    create(&mut at(&mut client), "urls", 2);
-    client.run("BF.RESERVE plain 0.001 1000000");
-    let path = file(server.dir(), &numbered("item", 10_000));
-    let mut keys = client.run("DBSIZE").int();
-    for name in ["urls", "plain"] {
-        let words = format!("load {name} --durable {}", path.display());
-        run_at(&server, &words).done();
-        assert_eq!(client.run("DBSIZE"), int(keys), "{name}: new items prove what they follow");
-        let ran = run_at(&server, &words);
-        assert_eq!(ran.code, 0, "{ran:?}");
-        assert!(ran.stdout.contains(" 10,000 known") || ran.stdout.contains("0 new"), "{ran:?}");
-        // The key of each filter expires.
-        keys += if name == "urls" { 2 } else { 1 };
-        assert_eq!(client.run("DBSIZE"), int(keys), "{name}");
-    }
-    for key in client.run("KEYS *:wait:*").elements() {
-        assert!((1..=60).contains(&client.cmd(&["TTL", &key.text()]).int()), "{key:?}");
-    }
-    // Without the right to the key: what is missing is named.
-    client.run("ACL SETUSER clerk on >secret ~* +@all -set");
-    let words = format!("--user clerk --pass secret load urls --durable {}", path.display());
-    let ran = run_at(&server, &words);
-    assert_eq!(ran.code, 5, "{ran:?}");
-    assert!(ran.stderr.contains("cannot be told without SET {urls:"), "{ran:?}");
 }
 
 /// What the server of a sharded filter `one` of one shard says, which is empty and adds every item.
@@ -473,6 +431,64 @@ fn a_load_looks_at_all_shards_at_the_same_time() {
     assert_eq!(ran.code, 0, "{ran:?}");
     let looks = fake.commands().iter().filter(|command| command.ends_with("IDENTITY")).count();
     assert_eq!((looks, alone.load(Ordering::SeqCst)), (3 * usize::from(SHARDS), 0));
+}
+
+/// The shard's own thread sees no other process, and only the last look at all shards does.
+#[test]
+fn ctrl_c_at_the_end_of_a_load_skips_no_look() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = file(dir.path(), &numbered("item", 10));
+    let (tool, looks) = (Arc::new(AtomicUsize::new(0)), AtomicUsize::new(0));
+    let pid = Arc::clone(&tool);
+    let fake = Fake::start(move |command| {
+        if command.starts_with("BF.BULKADD") && command.contains("item-") {
+            wait_until("the tool is known", || pid.load(Ordering::SeqCst) > 0);
+            let kill = format!("kill -INT {}", pid.load(Ordering::SeqCst));
+            assert!(Command::new("sh").args(["-c", &kill]).status().expect("a shell").success());
+        }
+        match command {
+            "INFO server replication" if looks.fetch_add(1, Ordering::SeqCst) == 2 => {
+                "$8\r\nrun_id:2\r\n".to_owned()
+            }
+            _ => one_shard(command),
+        }
+    });
+    let mut load = command();
+    load.args(["-p", &fake.port.to_string(), "load", "one"]).arg(&path);
+    load.stdout(Stdio::piped()).stderr(Stdio::piped());
+    let child = load.spawn().expect("the tool runs");
+    tool.store(child.id() as usize, Ordering::SeqCst);
+    let ran: Ran = child.wait_with_output().expect("the tool ends").into();
+    assert_eq!((ran.code, &*ran.stdout), (5, ""), "{ran:?}");
+    assert!(ran.stderr.contains("nothing proves that it has the items"), "{ran:?}");
+}
+
+/// A replica that goes away in the middle of a command is waited for.
+#[test]
+fn a_replica_that_disconnects_does_not_count_as_none() {
+    let (server, replica) = replicated();
+    let words = "create urls --items 10k --error 1% --shards 2";
+    let port = server.port();
+    let back = thread::scope(|scope| {
+        let mut back = None;
+        // The descriptor is written and acknowledged; the first shard is not.
+        let before = Before { after: "WAIT", command: 2 };
+        let run = relayed(&server, server.dir(), words, before, |_| {
+            replica.client().run("REPLICAOF NO ONE") == ok() && {
+                wait_until("it is gone", || {
+                    server.client().server_info("replication", "connected_slaves") == "0"
+                });
+                back = Some(scope.spawn(|| {
+                    thread::sleep(Duration::from_secs(3));
+                    replica.client().run(&format!("REPLICAOF 127.0.0.1 {port}"))
+                }));
+                true
+            }
+        });
+        (Ran::from(run.output), back.map(|back| back.join().expect("no panic")))
+    });
+    assert_eq!((back.0.code, back.1), (0, Some(ok())), "{:?}", back.0);
+    assert!(back.0.stderr.contains("until a replica has what was written"), "{:?}", back.0);
 }
 
 /// Runs the tool at a fake server.

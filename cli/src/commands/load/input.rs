@@ -1,10 +1,8 @@
 //! The files of a load: how far an earlier load of each came, and its journal.
 
 use std::{
-    collections::HashSet,
     fs::{self, File},
     io::{self, Read, Seek as _, SeekFrom},
-    os::unix::fs::MetadataExt as _,
     path::{Path, PathBuf},
     time::Duration,
 };
@@ -42,19 +40,6 @@ pub(super) fn resumed(inputs: &[Input]) -> impl Iterator<Item = &Regular> {
     files.filter(|file| file.start.offset > 0)
 }
 
-/// Refuses a file that is named twice: it has one journal.
-pub(super) fn are_different(inputs: &[Input]) -> Result<(), Error> {
-    let mut seen = HashSet::new();
-    for file in inputs.iter().flat_map(|input| &input.regular) {
-        let metadata = file.file.metadata().map_err(Error::file(&file.path))?;
-        if !seen.insert((metadata.dev(), metadata.ino())) {
-            let what = format!("{} is named twice", name::readable_path(&file.path));
-            return Err(Error::usage(what, "Name each file once."));
-        }
-    }
-    Ok(())
-}
-
 /// Begins at the start of all files.
 pub(super) fn begin_again(inputs: &mut [Input]) {
     for file in inputs.iter_mut().flat_map(|input| &mut input.regular) {
@@ -63,11 +48,8 @@ pub(super) fn begin_again(inputs: &mut [Input]) {
 }
 
 impl Input {
-    /// Opens a file. `identity` describes it.
-    pub(super) fn open(
-        path: &Path,
-        identity: impl FnOnce(&mut File) -> io::Result<Identity>,
-    ) -> Result<Self, Error> {
+    /// Opens a file. `load` says how it is loaded.
+    pub(super) fn open(path: &Path, load: String) -> Result<Self, Error> {
         let source = Source::named(path);
         let mut input = Self { name: source.name(), source, regular: None };
         let Source::File(path) = &input.source else { return Ok(input) };
@@ -77,8 +59,8 @@ impl Input {
         }
         // A named pipe is opened once, when its turn comes: its writer sees that end.
         if metadata.is_file() {
-            let mut file = File::open(path).map_err(Error::file(path))?;
-            let identity = identity(&mut file).map_err(Error::file(path))?;
+            let file = File::open(path).map_err(Error::file(path))?;
+            let identity = Identity::of(&file.metadata().map_err(Error::file(path))?, load);
             let (path, start) = (path.clone(), Position::default());
             input.regular = Some(Regular { file, path, identity, start });
         }
@@ -110,25 +92,25 @@ impl Input {
     ) -> Result<Option<Journal>, Error> {
         let Some(file) = &self.regular else { return Ok(None) };
         let path = journal::path_for(&file.path);
-        let (output_of_thread, shown) = (*output, path.display().to_string());
-        let failed = move |error: &io::Error| {
-            output_of_thread.remark(format_args!("{shown}: {error}; an older journal stays"));
-        };
         let loaded = file.file.try_clone().map_err(Error::file(&file.path))?;
         let start = ledger.described(file.start.clone());
-        match Journal::start(path, (loaded, file.identity.clone()), start, every, failed) {
+        match Journal::start(&file.path, (loaded, file.identity.clone()), start, every, output) {
             Ok(journal) => Ok(Some(journal)),
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => Err(Error::usage(
-                format!("{} is being loaded already", name::readable_path(&file.path)),
-                "Wait for that load; or read the file from standard input, without a journal.",
-            )),
-            Err(error) => {
-                output.remark(format_args!(
-                    "{}: {error}; without a journal this load cannot be resumed",
-                    journal::path_for(&file.path).display()
-                ));
-                Ok(None)
-            }
+            Err(error) => match error.kind() {
+                io::ErrorKind::WouldBlock => Err(Error::usage(
+                    format!("{} is being loaded already", name::readable_path(&file.path)),
+                    "Name each file once, and wait for another load of it; or read it from standard \
+                     input, without a journal.",
+                )),
+                io::ErrorKind::InvalidData => Err(journal::unusable(&path, error)),
+                _ => {
+                    output.remark(format_args!(
+                        "{}: {error}; without a journal this load cannot be resumed",
+                        path.display()
+                    ));
+                    Ok(None)
+                }
+            },
         }
     }
 

@@ -23,7 +23,7 @@ use super::{
     stage::Stage,
     world::{Harm, NAME, USER, World},
 };
-use crate::harness::{Random, Reply, Server};
+use crate::harness::Random;
 
 /// Runs before the last one.
 const RUNS: usize = 4;
@@ -37,10 +37,6 @@ const POLL: Duration = Duration::from_millis(2);
 pub(super) struct Bench {
     /// The tool.
     tool: String,
-    /// Whether the servers have WAITAOF.
-    durable: bool,
-    /// Whether a journal must be given up by --restart.
-    restart: bool,
 }
 
 impl Bench {
@@ -48,14 +44,7 @@ impl Bench {
     /// finds in another one.
     pub(super) fn new() -> Self {
         let own = || env!("CARGO_BIN_EXE_redis-bloom").to_owned();
-        let tool = std::env::var("LOAD_MODEL_TOOL").unwrap_or_else(|_| own());
-        let help = Command::new(&tool).args(["load", "--help"]).output().expect("the tool runs");
-        let server = Server::start();
-        Self {
-            restart: String::from_utf8_lossy(&help.stdout).contains("--restart"),
-            durable: server.client().run("COMMAND INFO WAITAOF").elements()[0] != Reply::Null,
-            tool,
-        }
+        Self { tool: std::env::var("LOAD_MODEL_TOOL").unwrap_or_else(|_| own()) }
     }
 }
 
@@ -97,7 +86,7 @@ struct Round<'b> {
 /// Plays the round of a seed. The error is the report of what is wrong.
 pub(super) fn play(seed: u64, bench: &Bench) -> Result<Tally, String> {
     let mut random = Random::new(seed);
-    let setup = Setup::choose(&mut random, bench.durable);
+    let setup = Setup::choose(&mut random);
     let dir = tempfile::tempdir().expect("a temporary directory");
     let input = Input::write(&setup, &mut random, dir.path());
     let world = World::start(&setup, input.items.clone(), random.clone());
@@ -239,11 +228,7 @@ impl Round<'_> {
         if let Some(acks) = setup.acks {
             add(&format!("--acks {acks}"));
         }
-        if setup.durable {
-            add("--durable");
-        }
         match begin {
-            Begin::First if self.bench.restart => add("--restart"),
             Begin::First => {}
             Begin::Resumed => add("--resume"),
             Begin::Skipped(items) => add(&format!("--skip {items}")),

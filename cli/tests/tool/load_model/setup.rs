@@ -61,10 +61,6 @@ impl Rights {
             Self::Without(commands) => commands.join(" "),
         }
     }
-
-    fn lacks(self, command: &str) -> bool {
-        matches!(self, Self::Without(commands) if commands.contains(&command))
-    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -113,7 +109,6 @@ pub(super) struct Setup {
     /// Bytes of a batch.
     pub(super) batch: usize,
     pub(super) acks: Option<u64>,
-    pub(super) durable: bool,
     pub(super) journal_every: &'static str,
     pub(super) retry_for: &'static str,
 }
@@ -135,8 +130,8 @@ fn percent(random: &mut Random, chance: usize) -> bool {
 }
 
 impl Setup {
-    /// Chooses a round. `durable`: whether the servers have WAITAOF.
-    pub(super) fn choose(random: &mut Random, durable: bool) -> Self {
+    /// Chooses a round.
+    pub(super) fn choose(random: &mut Random) -> Self {
         let theme = weighted(
             random,
             &[
@@ -170,17 +165,13 @@ impl Setup {
             random,
             &[
                 (75, Rights::All),
-                (8, Rights::Without(&["-bf.info"])),
                 (4, Rights::Without(&["-bf.card"])),
-                (4, Rights::Without(&["-info"])),
                 (4, Rights::Without(&["-bf.bulkadd"])),
-                (2, Rights::Without(&["-bf.info", "-info"])),
-                (2, Rights::Without(&["-bf.info", "-bf.card"])),
             ],
         );
         let servers = if shards == 0 { 1 } else { 1 + random.below(3) };
         let replicas = theme == Theme::Failover || percent(random, 15);
-        let aof = percent(random, if durable { 25 } else { 8 });
+        let aof = percent(random, 15);
         let acks = match replicas {
             true => weighted(random, &[(3, None), (4, Some(1)), (1, Some(0))]),
             false => weighted(random, &[(8, None), (2, Some(0))]),
@@ -202,7 +193,6 @@ impl Setup {
             stdin: files == 1 && percent(random, 12),
             batch: weighted(random, &[(1, 256), (3, 1_000), (2, 4_000), (1, 256_000)]),
             acks,
-            durable: aof && durable && percent(random, 60),
             // What can succeed must not fail because the machine is slow.
             retry_for: match theme {
                 Theme::Calm | Theme::Broken => "60s",
@@ -231,26 +221,15 @@ impl Setup {
         "0.000001"
     }
 
-    /// Whether the tool may see what the filter is, and counts.
-    pub(super) fn may_look(&self) -> bool {
-        !self.rights.lacks("-bf.info")
-    }
-
     /// Whether a lost reply leaves open what is in: an item counts twice if it is added twice.
     pub(super) fn counts_twice(&self) -> bool {
-        self.kind == Kind::Counting || !self.may_look()
+        self.kind == Kind::Counting
     }
 
     /// Whether a load from the beginning ends with exit 0 if nothing happens.
     pub(super) fn can_succeed(&self) -> bool {
-        let sees = !self.rights.lacks("-info");
-        let waits =
-            self.durable || self.acks.unwrap_or(1) > 0 && (self.replicas || self.shards > 0);
-        // Shards of counters are refused, and those that may be; what was known already is not
-        // seen to be confirmed without INFO.
-        self.kind != Kind::Full
-            && (self.shards == 0 || self.may_look())
-            && (!waits || sees && self.is_patient())
+        let waits = self.acks.unwrap_or(1) > 0 && (self.replicas || self.shards > 0);
+        self.kind != Kind::Full && (!waits || self.is_patient())
     }
 
     /// Whether it does so after connections broke.
@@ -311,11 +290,10 @@ impl Setup {
         Act::Restart(server, from)
     }
 
-    /// Another filter in the place of this one. Who may not send BF.INFO cannot see it.
+    /// Another filter in the place of this one.
     fn replacement(&self, random: &mut Random, items: usize) -> Act {
         let at = random.below(16);
         match random.below(4) {
-            _ if !self.may_look() => self.restart(random),
             0 => Act::Delete(at, percent(random, 70)),
             1 => Act::Rename(at, random.below(items + 1)),
             _ => Act::Rename(at, items + random.below(items + 100)),
