@@ -145,7 +145,7 @@ impl Arguments {
         let loaded = input::resumed(inputs).next().is_some();
         let route = Route { place: Some(0), loaded, ..Route::new(self.key(), targets, output) };
         let ledger = Arc::clone(&route.ledger);
-        let mut settings = self.confirmed.settings();
+        let mut settings = self.confirmed;
         let (sink, generation, found) = match filter {
             Filter::Sharded(descriptor) => {
                 let fleet = Fleet::start(Goal::Filter(descriptor), settings, route);
@@ -380,7 +380,7 @@ impl Arguments {
 
     /// The error for a load that ended early.
     fn explained(&self, failure: Failure, next: Next, totals: Totals) -> Error {
-        let acks = self.confirmed.settings().acks;
+        let acks = self.confirmed.acks;
         let confirmed = acks.map_or(failure.shard.is_some(), |acks| acks > 0);
         let items = Items { count: totals.items, confirmed, unknown: totals.unknown };
         let on = match next {

@@ -284,15 +284,4 @@ mod tests {
         }
         assert_eq!((items, end), (items_of(text, &options(3), 9), text.len() as u64));
     }
-
-    #[test]
-    fn a_separator_at_the_end_ends_the_last_item() {
-        for batch in 1..6 {
-            let options = options(batch);
-            assert_eq!(items_of(b"a\nb\n", &options, 9), [b"a", b"b"]);
-            assert_eq!(items_of(b"a\nb\n\n", &options, 9), [&b"a"[..], b"b", b""]);
-            assert_eq!(items_of(b"", &options, 9), [] as [&[u8]; 0]);
-            assert_eq!(items_of(b"\n", &options, 9), [b""]);
-        }
-    }
 }

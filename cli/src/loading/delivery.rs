@@ -33,7 +33,7 @@ use super::{
     ledger::Piece,
     proof::{Mark, Seen, Verdict},
     queue::Queue,
-    route::{HELD, Route, Settings, Totals},
+    route::{HELD, Options, Route, Totals},
     wire::Wire,
 };
 
@@ -58,7 +58,7 @@ struct Partly {
 }
 
 pub(crate) struct Delivery {
-    settings: Settings,
+    settings: Options,
     route: Route,
     wire: Wire,
     queue: Queue,
@@ -83,7 +83,7 @@ pub(crate) struct Delivery {
 impl Delivery {
     /// Finds the filter. `connection` leads to the server that has it.
     pub(crate) fn open(
-        settings: Settings,
+        settings: Options,
         route: Route,
         connection: Connection,
     ) -> Result<(Self, Seen), Stop> {

@@ -41,7 +41,7 @@ pub(crate) fn load_files(
     target: Target,
     output: &Output,
 ) -> Result<Totals, Error> {
-    let settings = files.confirmed.settings();
+    let settings = *files.confirmed;
     let confirmed = settings.acks != Some(0);
     let explained = |failure: Failure, totals: Totals| {
         let items = Items { count: totals.items, confirmed, unknown: totals.unknown };

@@ -32,7 +32,7 @@ use super::{
     goal::{Goal, Plan, batch_bytes},
     ledger::Piece,
     proof::{Mark, Seen, Verdict},
-    route::{HELD, Route, Settings, Totals},
+    route::{HELD, Options, Route, Totals},
     wire::Wire,
     worker::{Ended, Ready, patient, work},
 };
@@ -85,7 +85,7 @@ type Leftover = (u64, Piece);
 
 pub(crate) struct Fleet {
     goal: Goal,
-    settings: Settings,
+    settings: Options,
     /// The route of each thread, but for key and place. Its key is that of the descriptor.
     route: Route,
     lanes: Vec<Lane>,
@@ -108,7 +108,7 @@ pub(crate) struct Fleet {
 
 impl Fleet {
     /// Connects to all shards.
-    pub(crate) fn start(goal: Goal, settings: Settings, route: Route) -> Result<Self, Failure> {
+    pub(crate) fn start(goal: Goal, settings: Options, route: Route) -> Result<Self, Failure> {
         let mut fleet = Self {
             goal,
             settings,
@@ -208,7 +208,7 @@ impl Fleet {
     ) -> Result<Worker, Ending> {
         let shard = sharded::shard_at(member.shard, member.shards);
         let route = Route { key: key.clone(), place: member.place, shard, ..self.route.clone() };
-        let (settings, failed) = (self.settings.clone(), Arc::clone(&self.failed));
+        let (settings, failed) = (self.settings, Arc::clone(&self.failed));
         let (pieces, received) = channel();
         let own = key.clone();
         let ready = move |ready: Result<Ready, Stop>| {

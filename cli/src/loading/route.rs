@@ -13,32 +13,17 @@ use crate::{amount, connection::Targets, output::Output};
 /// Bytes of items that wait for their confirmation, over all deliveries of a load.
 pub(crate) const HELD: usize = 48 << 20;
 
-/// What the caller asks for.
-#[derive(Clone, Debug)]
-pub(crate) struct Settings {
-    /// Replicas that must acknowledge; `None` for one if the server has any.
-    pub(crate) acks: Option<u64>,
-    /// How long to try again.
-    pub(crate) retry_for: Duration,
-}
-
 /// How items count as loaded.
-#[derive(clap::Args, Debug)]
+#[derive(clap::Args, Clone, Copy, Debug)]
 #[group(skip)]
 pub(crate) struct Options {
     /// Counts an item as loaded when so many replicas have it (WAIT). Without it: 1 for shards on
     /// servers with replicas, else 0
     #[arg(long, value_name = "REPLICAS")]
-    acks: Option<u64>,
+    pub(crate) acks: Option<u64>,
     /// How long to try again when a server cannot be reached
     #[arg(long, value_name = "TIME", default_value = "60s", value_parser = amount::time)]
     pub(crate) retry_for: Duration,
-}
-
-impl Options {
-    pub(crate) fn settings(&self) -> Settings {
-        Settings { acks: self.acks, retry_for: self.retry_for }
-    }
 }
 
 /// What is counted.

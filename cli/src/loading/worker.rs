@@ -14,7 +14,7 @@ use super::{
     failure::Stop,
     ledger::Piece,
     proof::{Mark, Seen},
-    route::{Route, Settings, Totals},
+    route::{Options, Route, Totals},
 };
 use crate::{error::Error, retry::retry};
 
@@ -53,7 +53,7 @@ impl Drop for Alarm<'_> {
 
 /// The thread of a shard.
 pub(super) fn work(
-    settings: Settings,
+    settings: Options,
     route: Route,
     pieces: Receiver<Piece>,
     failed: &AtomicBool,
@@ -96,7 +96,7 @@ pub(super) fn patient<T>(
 }
 
 /// Connects to the node of the shard. Waits for a node that fails at the moment.
-fn opened(settings: Settings, route: Route) -> Result<(Delivery, Seen), Stop> {
+fn opened(settings: Options, route: Route) -> Result<(Delivery, Seen), Stop> {
     let connect = || route.targets.connect_for(&route.key);
     let connection = patient(settings.retry_for, connect)?;
     let (delivery, found) = Delivery::open(settings, route, connection)?;

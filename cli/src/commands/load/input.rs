@@ -99,8 +99,8 @@ impl Input {
             Err(error) => match error.kind() {
                 io::ErrorKind::WouldBlock => Err(Error::usage(
                     format!("{} is being loaded already", name::readable_path(&file.path)),
-                    "Name each file once, and wait for another load of it; or read it from standard \
-                     input, without a journal.",
+                    "Name each file once, and wait for another load of it; or read it from \
+                     standard input, without a journal.",
                 )),
                 io::ErrorKind::InvalidData => Err(journal::unusable(&path, error)),
                 _ => {

@@ -15,8 +15,8 @@
 //!   round: a tool that always says "unknown" fails.
 //!
 //! Left out is what nobody can see: a copy of the filter itself that is put back in the same
-//! process (`COPY`, then `RENAME` back). Events are counted by commands that add or wait, so none comes
-//! between the last look of the tool and its exit.
+//! process (`COPY`, then `RENAME` back). Events are counted by commands that add or wait, so none
+//! comes between the last look of the tool and its exit.
 //!
 //! A seed makes the choices; processes and threads make the rest, so a seed that failed may have to
 //! be run several times.
