@@ -181,10 +181,7 @@ impl Refusal {
                 "WAIT tells whether a replica has what was written: ACL SETUSER ... +wait. \
                  `--acks 0` of load does not wait.",
             ),
-            (
-                "'info' command",
-                "INFO tells which server answers, and whether it has replicas: ACL SETUSER ... +info.",
-            ),
+            ("'info' command", "INFO tells which server answers: ACL SETUSER ... +info."),
         ];
         if let Some((_, hint)) = STARTS.iter().find(|(start, _)| self.text.starts_with(start)) {
             return hint;

@@ -377,8 +377,8 @@ impl Delivery {
         }
     }
 
-    /// Goes on with another connection. Returns why, if a third one may do. `moved`: the filter came
-    /// to this server with all its items.
+    /// Goes on with another connection. Returns why, if a third one may do. `moved`: the filter
+    /// came to this server with all its items.
     fn tried(
         &mut self,
         connected: Result<Connection, Error>,

@@ -1,7 +1,7 @@
 //! How far a file is loaded, in a file beside it, so that a load that was killed can go on.
 //!
 //! ```text
-//!   load ──confirmed(offset)──▶ position ──once a second──▶ a new file ──rename──▶ FILE.redis-bloom
+//!   load ──confirmed──▶ position ──once a second──▶ a new file ──rename──▶ FILE.redis-bloom
 //! ```
 //!
 //! An offset is noted only when every item before it is confirmed, so the journal may be behind,
