@@ -8,8 +8,7 @@
 //!   rebuild                    the step of a rebuild (commands/rebuild.rs)
 //!   rebuild.0 ...              what the shards of its new generation had (stamp.rs)
 //!   spare.shards, spare.0 ...  the generation whose shards are being reserved
-//!   creator                    the run of `create` that has begun the filter
-//!   restoring                  the dump that is being restored
+//!   creator                    the run of `create` or `restore` that has begun the filter
 //!   dropping                   the filter is being removed
 //!   retired.0 ...              keys of shards that become tombstones
 //! ```
@@ -27,6 +26,7 @@ use crate::{
     retry::{RETRY_FOR, retry},
     sharded,
     stamp::Stamp,
+    watched::watched,
 };
 
 /// Seconds for which a tombstone stays.
@@ -153,12 +153,6 @@ pub(crate) fn names_of(fields: &Fields, prefix: &str) -> Vec<Vec<u8>> {
     fields.keys().filter(|field| field.starts_with(prefix.as_bytes())).cloned().collect()
 }
 
-/// Fields that make these keys become tombstones.
-pub(crate) fn retired_fields(keys: &[Vec<u8>]) -> Vec<Field> {
-    let field = |(place, key): (usize, &Vec<u8>)| (format!("retired.{place}").into(), key.clone());
-    keys.iter().enumerate().map(field).collect()
-}
-
 /// The field that notes what shard `place` of the new generation had.
 pub(crate) fn note(place: usize, stamp: &Stamp) -> Field {
     (format!("rebuild.{place}").into(), stamp.text().into())
@@ -174,46 +168,49 @@ pub(crate) fn noted(fields: &Fields, place: usize) -> Option<Stamp> {
 /// `may_go` is called before each, with the number of the shard and how many there are.
 ///
 /// # Errors
-/// Those of `may_go`: shards that were not replaced before stay.
+/// Those of `may_go`, and `Error::Incomplete` if the filter was dropped, and perhaps created again
+/// with the same keys: shards that were not replaced before stay.
 pub(crate) fn bury(
     servers: &Servers,
     name: &[u8],
     may_go: impl Fn(usize, usize) -> Result<(), Error> + Sync,
 ) -> Result<(), Error> {
-    let (places, keys, fields, number) = update(servers, name, |fields| {
-        let names = names_of(fields, "retired.");
-        let keys: Vec<_> = names.iter().filter_map(|name| fields.get(name).cloned()).collect();
-        let place = |name: &Vec<u8>| str::from_utf8(&name[8..]).ok()?.parse::<usize>().ok();
-        let places: Vec<_> = names.iter().map(|name| place(name).unwrap_or_default()).collect();
-        let number = fields.get(&b"generation"[..]).cloned().unwrap_or_default();
-        Ok((Change::default(), (places, keys, names, number)))
-    })?;
+    let fields = read(servers, name)?;
+    let retired = names_of(&fields, "retired.");
+    let keys: Vec<_> = retired.iter().map(|field| fields[field].clone()).collect();
     if keys.is_empty() {
         return Ok(());
     }
-    let text = [b"moved to ", &number[..]].concat();
-    on_all(servers, &keys, |server, place, _| {
-        let key = &keys[place];
-        may_go(places[place], keys.len())?;
-        server.call(&redis::cmd("MULTI"))?;
-        // A redirection is not followed: another node has no transaction.
-        server.call(redis::cmd("UNLINK").arg(key))?;
-        server.call(redis::cmd("SET").arg(key).arg(&text).arg("EX").arg(TOMBSTONE))?;
-        server.call(&redis::cmd("EXEC"))?;
+    let number = fields.get(&b"generation"[..]).map_or(&b""[..], Vec::as_slice);
+    let text = [b"moved to ", number].concat();
+    on_all(servers, &keys, |server, at, _| {
+        let (field, key) = (&retired[at], &keys[at]);
+        let place = str::from_utf8(&field["retired.".len()..]).ok().and_then(|it| it.parse().ok());
+        // A large filter is freed outside of the server's main thread.
+        let unlink = redis::cmd("UNLINK").arg(key).take();
+        let set = redis::cmd("SET").arg(key).arg(&text).arg("EX").arg(TOMBSTONE).take();
+        watched(server, &[key], &[unlink, set], |_| {
+            // The key that is watched may be one of another filter by now.
+            if read(servers, name)?.get(field) != Some(key) {
+                return Err(Error::incomplete(
+                    format!("{}: it was dropped or replaced meanwhile", name::readable(name)),
+                    "Look what is there now.",
+                ));
+            }
+            may_go(place.unwrap_or_default(), keys.len()).map(|()| true)
+        })?;
         servers.acknowledged(server, LastWrite::Here)
     })?;
-    update(servers, name, |_| Ok((Change { set: Vec::new(), delete: fields.clone() }, ())))
+    update(servers, name, |_| Ok((Change { set: Vec::new(), delete: retired.clone() }, ())))
 }
 
-/// A generation like `wanted` of which no key exists, with a number from `first` on.
+/// A generation like `wanted` of which no key exists, with its number or a higher one.
 pub(crate) fn unused(
     servers: &Servers,
     name: &[u8],
-    first: u64,
     wanted: &Generation,
 ) -> Result<Generation, Error> {
-    let Generation { error_rate, capacity, .. } = *wanted;
-    let mut number = first;
+    let Generation { mut number, error_rate, capacity, .. } = *wanted;
     loop {
         let generation = Generation::new(name, wanted.shards(), number, error_rate, capacity)
             .map_err(|error| bad_name(name, error))?;

@@ -17,23 +17,16 @@
 
 use std::path::Path;
 
-use bloom::{
-    codec::native::Load,
-    filter::{Filter, checksum},
-    sharding::Shard,
-};
+use bloom::{codec::native::Load, filter::checksum, sharding::Shard};
 use redis::Value;
 
 use crate::{
     connection::Connection,
-    dump_file::{Resumed, Writer},
+    dump_file::{PIPE, Writer},
     error::Error,
     filter_info::{FilterInfo, Module},
     interrupt, name,
     output::Output,
-    progress::Watch,
-    reply::{field, number, text},
-    restore_key::Checked,
     sharded,
 };
 
@@ -50,97 +43,65 @@ const PAGES: u16 = 2;
 pub(crate) struct Dump<'a> {
     pub(crate) key: &'a [u8],
     pub(crate) path: &'a Path,
-    /// The module of the server, and its version.
-    pub(crate) product: &'a str,
     /// The shard that the filter must be; `None` for a filter in one key.
     pub(crate) shard: Option<Shard>,
     pub(crate) output: &'a Output,
 }
 
 /// A file that was written.
-#[derive(Clone, Copy, Debug)]
+#[derive(Debug)]
 pub(crate) struct Dumped {
     pub(crate) chunks: u64,
     pub(crate) bytes: u64,
     /// The checksum of the file's checksums.
     pub(crate) checksums: u64,
+    /// The filter's header when the dump began.
+    pub(crate) header: Vec<u8>,
     /// Whether items were added during the dump.
     pub(crate) changed: bool,
 }
 
-/// How an attempt ended.
-enum Attempt {
-    /// The dump is whole.
-    Whole { writer: Writer, changed: bool },
-    /// The filter changed: the copy has parts of two states.
-    Changed(Writer),
-}
-
 impl Dump<'_> {
-    /// Writes the file. `resume`: goes on with what an interrupted dump left, if that is of the
-    /// filter as it is now.
+    /// Writes the file. `watch` is told how many bytes are in it.
     ///
     /// # Errors
-    /// `Error::Incomplete` for a filter that changes all the time, and for a connection that broke.
+    /// `Error::Incomplete` for a filter that changes all the time. What is in a pipe stays there,
+    /// so an error then never passes.
     pub(crate) fn run(
         &self,
         server: &mut Connection,
         info: &FilterInfo,
-        resume: bool,
-        watch: &mut dyn Watch,
+        watch: &mut dyn FnMut(u64),
     ) -> Result<Dumped, Error> {
-        let mut resumed = if resume { Writer::resume(self.path)? } else { None };
-        for _ in 0..ATTEMPTS {
-            match self.attempt(resumed.take(), server, watch)? {
-                Attempt::Whole { writer, changed } => {
-                    let dumped = Dumped {
-                        chunks: writer.chunks(),
-                        bytes: writer.bytes(),
-                        checksums: writer.checksums(),
-                        changed,
-                    };
-                    writer.finish()?;
-                    return Ok(dumped);
-                }
-                Attempt::Changed(writer) => {
-                    let shown = name::readable(self.key);
-                    self.output.remark(format_args!("{shown} changed during the dump"));
-                    if !writer.discard()? {
-                        // What is in a pipe stays there.
-                        let what = format!("{shown} changed during the dump");
-                        return Err(Error::incomplete(what, hint(info)));
-                    }
-                }
+        let (shown, pipe) = (name::readable(self.key), self.path == Path::new(PIPE));
+        for _ in 0..if pipe { 1 } else { ATTEMPTS } {
+            let header = self.header(server)?;
+            let module = info.module.name();
+            let dumped =
+                self.attempt(header, server, (module, watch)).map_err(|error| match error {
+                    error if pipe => error.partly("The reader of the pipe sees it: dump it again."),
+                    error => error,
+                });
+            if let Some(dumped) = dumped? {
+                return Ok(dumped);
             }
+            self.output.remark(format_args!("{shown} changed during the dump"));
         }
-        Err(Error::incomplete(
-            format!("{} changed during the dump, {ATTEMPTS} times", name::readable(self.key)),
-            hint(info),
-        ))
-    }
-
-    /// What an earlier dump has completed, if that is of the filter as it is now.
-    pub(crate) fn kept(
-        &self,
-        server: &mut Connection,
-        watch: &mut dyn Watch,
-    ) -> Result<Option<Dumped>, Error> {
-        if !self.path.exists() {
-            return Ok(None);
-        }
-        let Ok(checked) = Checked::of(self.path, watch) else { return Ok(None) };
-        let header = self.header(server)?;
-        Ok(is_same(&checked.header, &header).then_some(Dumped {
-            chunks: checked.chunks,
-            bytes: checked.bytes,
-            checksums: checked.checksums,
-            changed: checked.header != header,
-        }))
+        let hint = match info.module {
+            Module::RedisBloom if info.window.is_some() => {
+                "Its generations come and go: COPY the filter, and dump the copy."
+            }
+            Module::RedisBloom => "Dump it when nobody replaces it.",
+            _ => "Dump it when nobody adds.",
+        };
+        let times = if pipe { String::new() } else { format!(", {ATTEMPTS} times") };
+        Err(Error::incomplete(format!("{shown} changed during the dump{times}"), hint))
     }
 
     /// The header of the filter as it is now.
     fn header(&self, server: &mut Connection) -> Result<Vec<u8>, Error> {
-        let (_, header) = scan(server, self.key, 0)?;
+        ask(server, self.key, 0)?;
+        let (_, header) = answer(server)?;
         let held = || Load::begin(&header, u64::MAX).ok().and_then(|load| load.shard());
         match self.shard {
             Some(shard) if held() != Some(shard) => Err(sharded::foreign(self.key, shard)),
@@ -148,55 +109,29 @@ impl Dump<'_> {
         }
     }
 
+    /// Writes the file; `None` if the filter changes, so that it would have parts of two states.
     fn attempt(
         &self,
-        resumed: Option<Resumed>,
+        header: Vec<u8>,
         server: &mut Connection,
-        watch: &mut dyn Watch,
-    ) -> Result<Attempt, Error> {
-        let header = self.header(server)?;
-        let resumed = resumed.filter(|resumed| {
-            let same = is_same(&resumed.header, &header);
-            if !same {
-                self.output.remark("The filter is not the same: the dump begins again.");
-            }
-            same
-        });
-        let (mut writer, header, mut state) = match resumed {
-            Some(Resumed { writer, header, last }) => {
-                let state = (!last.is_empty()).then(|| state_of(&last));
-                (writer, header, state)
-            }
-            None => {
-                let mut writer = Writer::create(self.path, self.product)?;
-                writer.push(1, &header)?;
-                (writer, header, None)
-            }
-        };
+        (module, watch): (&str, &mut dyn FnMut(u64)),
+    ) -> Result<Option<Dumped>, Error> {
+        let mut writer = Writer::create(self.path, module)?;
+        writer.push(1, &header)?;
         let first = Load::begin(&header, u64::MAX).ok();
-        // How many bytes of pages come, nobody knows.
-        let length = first.as_ref().and_then(Load::layered).map(Filter::bit_bytes);
-        watch.begin(writer.bytes(), length);
-        // A connection that breaks, and Ctrl-C, leave what --resume goes on with.
-        let mut from = writer.last();
+        let (mut from, mut state) = (1, None);
         ask(server, self.key, from)?;
         loop {
             let (next, data) = answer(server)?;
             if next == 0 {
                 break;
             }
-            if next <= from {
-                return Err(Error::Reply {
-                    command: "BF.SCANDUMP".to_owned(),
-                    reply: format!("iterator {next} after {from}"),
-                });
-            }
             // The server reads the next chunk while this one is written.
             ask(server, self.key, next)?;
             if !is_whole(&data) {
                 return Err(Error::incomplete(
                     format!("the chunk behind iterator {from} was damaged on its way"),
-                    writer.hint(),
+                    "Dump it again.",
                 ));
             }
             let found = state_of(&data);
@@ -204,20 +139,20 @@ impl Dump<'_> {
                 .is_none_or(|own| first.as_ref().is_some_and(|first| first.began_with(own)));
             if !same || state.is_some_and(|state| !goes_on(state, found)) {
                 answer(server)?;
-                return Ok(Attempt::Changed(writer));
+                return Ok(None);
             }
-            state = Some(found);
             writer.push(next, &data)?;
-            watch.at(writer.bytes());
-            from = next;
-            interrupt::check(writer.hint())?;
+            watch(writer.bytes());
+            (from, state) = (next, Some(found));
+            interrupt::check("Nothing was written.")?;
         }
         let end = self.header(server)?;
-        let changed = end != header;
         if !is_same(&header, &end) {
-            return Ok(Attempt::Changed(writer));
+            return Ok(None);
         }
-        Ok(Attempt::Whole { writer, changed })
+        let (chunks, bytes, checksums) = (writer.chunks(), writer.bytes(), writer.checksums());
+        writer.finish()?;
+        Ok(Some(Dumped { chunks, bytes, checksums, changed: end != header, header }))
     }
 }
 
@@ -227,16 +162,6 @@ fn is_same(old: &[u8], new: &[u8]) -> bool {
     old == new
         || old.starts_with(HEADER)
             && Load::begin(old, u64::MAX).is_ok_and(|load| load.began_with(new))
-}
-
-fn hint(info: &FilterInfo) -> &'static str {
-    match info.module {
-        Module::RedisBloom if info.window.is_some() => {
-            "Its generations come and go: COPY the filter, and dump the copy."
-        }
-        Module::RedisBloom => "Dump it when nobody replaces it.",
-        _ => "Dump it when nobody adds.",
-    }
 }
 
 /// The bytes of a chunk of this module behind the number of its version, if that is `version`.
@@ -293,53 +218,5 @@ fn answer(server: &mut Connection) -> Result<(u64, Vec<u8>), Error> {
             _ => Err(wrong("an array of other elements".to_owned())),
         },
         _ => Err(wrong("no array".to_owned())),
-    }
-}
-
-fn scan(server: &mut Connection, key: &[u8], iterator: u64) -> Result<(u64, Vec<u8>), Error> {
-    ask(server, key, iterator)?;
-    answer(server)
-}
-
-/// The name of the module and, where the user may ask for it, its version.
-pub(crate) fn product_of(server: &mut Connection, module: Module) -> Result<String, Error> {
-    let list = match server.call(redis::cmd("MODULE").arg("LIST")) {
-        Ok(Value::Array(list)) => list,
-        Ok(_) | Err(Error::Refused { .. }) => Vec::new(),
-        Err(error) => return Err(error),
-    };
-    let version = list.iter().find_map(|fields| {
-        let is_bloom = field(fields, "name").and_then(text) == Some("bf");
-        field(fields, "ver").and_then(number).filter(|_| is_bloom)
-    });
-    Ok(match version {
-        Some(number) => {
-            let (major, minor, patch) = (number / 10_000, number / 100 % 100, number % 100);
-            format!("{} {major}.{minor}.{patch}", module.name())
-        }
-        None => module.name().to_owned(),
-    })
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_count_that_falls_is_another_filter() {
-        let chunk = |identity: u64, count: u64| {
-            let numbers = [identity, 0, count].map(u64::to_le_bytes);
-            state_of(&[FRAME, &[1, 0], numbers.as_flattened()].concat())
-        };
-        for (old, new, expected) in [
-            (chunk(1, 5), chunk(1, 5), true),
-            (chunk(1, 5), chunk(1, 6), true),
-            (chunk(1, 5), chunk(1, 4), false),
-            (chunk(1, 5), chunk(2, 6), false),
-            (chunk(1, 5), None, false),
-            (None, None, true),
-        ] {
-            assert_eq!(goes_on(old, new), expected, "{old:?} {new:?}");
-        }
     }
 }

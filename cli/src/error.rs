@@ -140,14 +140,6 @@ impl Error {
         }
     }
 
-    /// This error, if it ended a connection or came from the user, where `hint` says how to go on.
-    pub(crate) fn resumed_by(self, hint: &str) -> Self {
-        match self {
-            Self::Connection { .. } | Self::Interrupted { .. } => self.partly(hint),
-            other => other,
-        }
-    }
-
     /// This error with other words for what happened.
     pub(crate) fn named(self, text: String) -> Self {
         match self {

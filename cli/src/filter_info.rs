@@ -96,10 +96,6 @@ pub(crate) struct FilterInfo {
     /// Size of each new layer over the size of the one before, of a filter that grows in layers;
     /// `None` if the filter does not grow.
     pub(crate) expansion: Option<u64>,
-    /// Share of a layer's rate that valkey-bloom asks of the next layer.
-    pub(crate) tightening: Option<f64>,
-    /// Items at which a growing filter of valkey-bloom reaches the largest size that is allowed.
-    pub(crate) max_capacity: Option<u64>,
     /// Items whose count is above 15, which cannot be deleted any more.
     pub(crate) saturated_counters: Option<u64>,
     /// Deletions of items that tested present and stayed.
@@ -145,11 +141,6 @@ pub(crate) struct Reader {
 }
 
 impl Reader {
-    /// The module of the server, once a filter was read.
-    pub(crate) fn module(&self) -> Option<Module> {
-        self.module
-    }
-
     /// Reads one filter. Follows the redirections of a cluster.
     pub(crate) fn read_one(
         &mut self,
@@ -212,14 +203,14 @@ impl Reader {
         let questions = questions(module, detail);
         let commands: Vec<_> = infos
             .iter()
-            .flat_map(|(key, _)| questions.iter().map(|question| question.command(key)))
+            .flat_map(|(key, _)| questions.iter().map(|word| command(word, key)))
             .collect();
         let mut replies = connection.request_all(&commands)?.into_iter();
         for (_, info) in infos {
             info.module = module;
             for (question, reply) in questions.iter().zip(&mut replies) {
                 match accepted(connection, reply) {
-                    Ok(reply) => question.answered(info, reply)?,
+                    Ok(reply) => info.take(question, reply)?,
                     Err(error) if error.passes() => passing = Some(error),
                     // The filter may be gone by now, and the user may lack the right to BF.DEBUG.
                     Err(_) => {}
@@ -243,10 +234,9 @@ fn module_of(
     if info.error_rate.is_some() {
         return Ok(Some(Module::Valkey));
     }
-    let [word, debug] = [Question::Word("ERROR"), Question::Debug].map(|asked| asked.command(key));
-    Ok(match connection.call(&word) {
+    Ok(match connection.call(&command("ERROR", key)) {
         Ok(_) => Some(Module::RedisBloom),
-        Err(error) if error.is(Kind::NoField) => match connection.call(&debug) {
+        Err(error) if error.is(Kind::NoField) => match connection.call(&command(DEBUG, key)) {
             Err(error) if error.is(Kind::UnknownCommand) => Some(Module::Valkey),
             Ok(_) | Err(Error::Refused { .. }) => Some(Module::Redis),
             Err(error) => return Err(error),
@@ -256,54 +246,61 @@ fn module_of(
     })
 }
 
-/// A further question about a filter.
-#[derive(Clone, Copy, Debug)]
-enum Question {
-    /// `BF.INFO key word`.
-    Word(&'static str),
-    /// `BF.DEBUG key`.
-    Debug,
+/// Checks that a server has this module, which alone has filters with counters, shards and windows:
+/// others ignore words of BF.RESERVE that they do not know.
+pub(crate) fn must_be_ours(server: &mut Connection, key: &[u8], what: &str) -> Result<(), Error> {
+    // With an argument too few the command only tells whether it is there.
+    match server.call(redis::cmd("BF.FORGET").arg(key)) {
+        Err(error) if error.is(Kind::UnknownCommand) => Err(Error::refused_partly(
+            format!("{}: its module has no {what}", server.target()),
+            "Load this release of redis-bloom into every node, replicas first.",
+        )),
+        // An error about the number of arguments, or a user who may not forget.
+        Ok(_) | Err(Error::Refused { .. }) => Ok(()),
+        Err(error) => Err(error),
+    }
 }
 
-/// The questions that a module answers.
-fn questions(module: Module, detail: Detail) -> &'static [Question] {
-    use Question::{Debug, Word};
+/// The word that stands for `BF.DEBUG key`; others are those of `BF.INFO key word`.
+const DEBUG: &str = "DEBUG";
+
+/// The further questions that a module answers.
+fn questions(module: Module, detail: Detail) -> &'static [&'static str] {
     // Those about layers at both ends: BF.DEBUG adds the probes to the layers that are there.
-    const ALL: &[Question] = &[
-        Word("LAYERS"),
-        Word("ERROR"),
-        Word("FPR"),
-        Word("FILL"),
-        Word("SATURATED"),
-        Word("UNDELETED"),
-        Word("SHARD"),
-        Word("WINDOW"),
-        Word("GENERATIONS"),
-        Word("LAYOUT"),
-        Debug,
+    const ALL: &[&str] = &[
+        "LAYERS",
+        "ERROR",
+        "FPR",
+        "FILL",
+        "SATURATED",
+        "UNDELETED",
+        "SHARD",
+        "WINDOW",
+        "GENERATIONS",
+        "LAYOUT",
+        DEBUG,
     ];
     match (module, detail) {
         (Module::RedisBloom, Detail::Filter) => &ALL[1..ALL.len() - 1],
         (Module::RedisBloom, Detail::Layers) => ALL,
-        (Module::Redis, _) => &[Debug],
+        (Module::Redis, _) => &[DEBUG],
         (Module::Valkey, _) => &[],
     }
 }
 
-impl Question {
-    fn command(self, key: &[u8]) -> Cmd {
-        match self {
-            Self::Word(word) => redis::cmd("BF.INFO").arg(key).arg(word).take(),
-            Self::Debug => redis::cmd("BF.DEBUG").arg(key).take(),
-        }
+fn command(word: &str, key: &[u8]) -> Cmd {
+    match word {
+        DEBUG => redis::cmd("BF.DEBUG").arg(key).take(),
+        word => redis::cmd("BF.INFO").arg(key).arg(word).take(),
     }
+}
 
-    /// Takes the answer into `info`.
-    fn answered(self, info: &mut FilterInfo, reply: Value) -> Result<(), Error> {
-        let word = match self {
-            Self::Debug => return info.take_debug(&reply),
-            Self::Word(word) => word,
-        };
+impl FilterInfo {
+    /// Takes the answer to a question.
+    fn take(&mut self, word: &str, reply: Value) -> Result<(), Error> {
+        if word == DEBUG {
+            return self.take_debug(&reply);
+        }
         let wrong = Error::reply("BF.INFO", &reply);
         let value = match &reply {
             Value::Array(values) => values.first(),
@@ -312,40 +309,38 @@ impl Question {
         };
         let value = value.ok_or(wrong)?;
         match word {
-            "ERROR" => info.error_rate = Some(double(value)?),
-            "FPR" => info.rate_now = Some(double(value)?),
-            "FILL" => info.fill = Some(double(value)?),
-            "SHARD" => info.shard = shard(value)?,
-            "WINDOW" => info.window = Window::from_reply(value),
+            "ERROR" => self.error_rate = Some(double(value)?),
+            "FPR" => self.rate_now = Some(double(value)?),
+            "FILL" => self.fill = Some(double(value)?),
+            "SHARD" => self.shard = shard(value)?,
+            "WINDOW" => self.window = Window::from_reply(value),
             "GENERATIONS" => {
-                info.generations = Generation::all_from_reply(value).unwrap_or_default();
+                self.generations = Generation::all_from_reply(value).unwrap_or_default();
             }
-            "LAYOUT" => info.layout = text(value).map(str::to_owned),
-            "UNDELETED" => info.refused_deletions = optional(value)?,
+            "LAYOUT" => self.layout = text(value).map(str::to_owned),
+            "UNDELETED" => self.refused_deletions = optional(value)?,
             "SATURATED" => {
-                info.saturated_counters = optional(value)?;
-                if info.saturated_counters.is_some() {
-                    info.cells = Cells::Counters;
+                self.saturated_counters = optional(value)?;
+                if self.saturated_counters.is_some() {
+                    self.cells = Cells::Counters;
                 }
             }
             _ => {
                 let Value::Array(layers) = value else {
                     return Err(Error::reply("BF.INFO", value));
                 };
-                info.layers =
+                self.layers =
                     layers.iter().map(LayerInfo::from_fields).collect::<Result<_, _>>()?;
             }
         }
         Ok(())
     }
-}
 
-impl FilterInfo {
     /// Whether it does not grow, and nine tenths of what it takes are in.
     pub(crate) fn nearly_full(&self) -> bool {
         // A window of items makes room for each.
         let refuses = self.expansion.is_none()
-            && self.window.is_none_or(|window| window.rules().span != Span::Items);
+            && self.window.is_none_or(|window| window.0.span != Span::Items);
         refuses && self.items >= self.capacity - self.capacity / 10
     }
 
@@ -373,8 +368,6 @@ impl FilterInfo {
             error_rate: fields.get("Error rate").map(double).transpose()?,
             rate_now: None,
             expansion: fields.get("Expansion rate").map_or(Ok(None), optional)?,
-            tightening: fields.get("Tightening ratio").map(double).transpose()?,
-            max_capacity: fields.get("Max scaled capacity").map_or(Ok(None), optional)?,
             saturated_counters: None,
             refused_deletions: None,
             shard: None,
@@ -558,30 +551,6 @@ mod tests {
             ("Number of items inserted", Value::Int(2)),
             ("Expansion rate", Value::Int(2)),
         ]
-    }
-
-    #[test]
-    fn other_replies_are_errors() {
-        let mut without = five();
-        without.remove(0);
-        let mut negative = five();
-        negative[1].1 = Value::Int(-1);
-        let mut odd = five();
-        odd[0].1 = bulk("many");
-        for reply in [
-            Value::Nil,
-            Value::Int(1),
-            Value::Array(vec![Value::Int(1)]),
-            flat(&without),
-            flat(&negative),
-            flat(&odd),
-        ] {
-            let refused = FilterInfo::from_fields(reply.clone());
-            assert!(matches!(refused, Err(Error::Reply { .. })), "{reply:?}: {refused:?}");
-        }
-        for line in ["", "bytes", "bytes:x", "bytes:1 bits:1 hashes:0", "bits:1 hashes:-1"] {
-            assert!(DebugLine::parse(&bulk(line)).is_none(), "{line}");
-        }
     }
 
     #[test]

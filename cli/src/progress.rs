@@ -34,39 +34,6 @@ impl Unit {
     }
 }
 
-/// Sees how far a transfer of bytes is.
-pub(crate) trait Watch {
-    /// The transfer begins, or begins again: at this position, of this length if that is known.
-    fn begin(&mut self, position: u64, length: Option<u64>);
-    /// The transfer is at this position.
-    fn at(&mut self, position: u64);
-}
-
-/// A transfer with a progress of its own.
-pub(crate) struct Alone {
-    output: Output,
-    label: String,
-    progress: Option<Progress>,
-}
-
-impl Alone {
-    pub(crate) fn new(output: &Output, label: String) -> Self {
-        Self { output: *output, label, progress: None }
-    }
-}
-
-impl Watch for Alone {
-    fn begin(&mut self, position: u64, length: Option<u64>) {
-        self.progress = Some(Progress::new(&self.output, &self.label, length).from(position));
-    }
-
-    fn at(&mut self, position: u64) {
-        if let Some(progress) = &mut self.progress {
-            progress.at(position, position, Unit::Bytes);
-        }
-    }
-}
-
 /// One of several transfers at once, whose positions are added up.
 pub(crate) struct Part<'a> {
     sum: &'a AtomicU64,
@@ -77,14 +44,9 @@ impl<'a> Part<'a> {
     pub(crate) fn of(sum: &'a AtomicU64) -> Self {
         Self { sum, position: 0 }
     }
-}
 
-impl Watch for Part<'_> {
-    fn begin(&mut self, position: u64, _: Option<u64>) {
-        self.at(position);
-    }
-
-    fn at(&mut self, position: u64) {
+    /// The transfer is at this position.
+    pub(crate) fn at(&mut self, position: u64) {
         // Wrapping: a transfer that begins again takes its bytes back.
         self.sum.fetch_add(position.wrapping_sub(self.position), Ordering::Relaxed);
         self.position = position;

@@ -13,15 +13,14 @@ use crate::{
     dump_file::{Chunk, Reader},
     error::Error,
     interrupt, name,
-    progress::Watch,
-    refusal::Kind,
+    refusal::{Kind, Refusal},
     reply::{only, text},
 };
 
 /// Chunks under way: the server loads one while the next is on its way.
 const UNDER_WAY: u64 = 2;
 
-/// A file that was read to its end, and is right.
+/// A dump that was read to its end, and is right.
 #[derive(Debug)]
 pub(crate) struct Checked {
     pub(crate) product: String,
@@ -34,62 +33,49 @@ pub(crate) struct Checked {
 }
 
 impl Checked {
-    /// Reads the whole file.
-    pub(crate) fn of(path: &Path, watch: &mut dyn Watch) -> Result<Self, Error> {
+    /// Reads a whole file. `watch` is told how many bytes were read.
+    pub(crate) fn of(path: &Path, watch: &mut dyn FnMut(u64)) -> Result<Self, Error> {
         let mut reader = Reader::open(path)?;
-        let first = first(&mut reader)?;
-        Self::read(&mut reader, &first, watch)
+        let header = first(&mut reader)?;
+        Self::read(&mut reader, &header, watch)
     }
 
-    /// Reads all behind the first chunk.
+    /// Reads all behind the header.
     pub(crate) fn read(
         reader: &mut Reader,
-        first: &Chunk,
-        watch: &mut dyn Watch,
+        header: &Chunk,
+        watch: &mut dyn FnMut(u64),
     ) -> Result<Self, Error> {
-        watch.begin(0, reader.length());
         while reader.next()?.is_some() {
-            watch.at(reader.position());
+            watch(reader.position());
             interrupt::check("Nothing was restored.")?;
         }
-        Ok(Self::ended(reader, first))
+        Ok(Self::ended(reader, header))
     }
 
     /// What a reader has read that is at its end.
-    pub(crate) fn ended(reader: &Reader, first: &Chunk) -> Self {
+    fn ended(reader: &Reader, header: &Chunk) -> Self {
         Self {
             product: reader.product().to_owned(),
             chunks: reader.chunks(),
             bytes: reader.bytes(),
             checksums: reader.checksums(),
-            header: first.data.clone(),
+            header: header.data.clone(),
         }
     }
+}
 
-    /// `BF.INFO key IDENTITY` of the filter; `None` for a file of another module.
-    pub(crate) fn identity(&self) -> Option<String> {
-        let load = Load::begin(&self.header, u64::MAX).ok()?;
-        Some(format!("{:016x}", load.identity()))
-    }
-
-    /// Checks that a key holds the filter of this file.
-    ///
-    /// # Errors
-    /// `Error::Incomplete` if somebody put another filter there.
-    pub(crate) fn must_be_at(&self, server: &mut Connection, key: &[u8]) -> Result<(), Error> {
-        let Some(identity) = self.identity() else { return Ok(()) };
-        let found = match server.call_for_key(redis::cmd("BF.INFO").arg(key).arg("IDENTITY")) {
-            Err(error) if error.is(Kind::NoField) => return Ok(()),
-            found => text(only(&found?)).map(str::to_owned),
-        };
-        if found.is_none_or(|found| found == identity) {
-            return Ok(());
-        }
-        Err(Error::incomplete(
-            format!("{} holds another filter than was loaded", name::readable(key)),
-            "Restore it again when nobody else writes that key.",
-        ))
-    }
+/// Whether a key holds the filter with this header, with more or fewer items. `true` for a filter
+/// of another module, which does not tell.
+pub(crate) fn holds(server: &mut Connection, key: &[u8], header: &[u8]) -> Result<bool, Error> {
+    let Ok(load) = Load::begin(header, u64::MAX) else { return Ok(true) };
+    let found = match server.call_for_key(redis::cmd("BF.INFO").arg(key).arg("IDENTITY")) {
+        Err(error) if error.is(Kind::NoField) => return Ok(true),
+        Err(error) if error.refusal().is_some_and(Refusal::is_no_filter) => return Ok(false),
+        found => found?,
+    };
+    let identity = format!("{:016x}", load.identity());
+    Ok(text(only(&found)).is_none_or(|found| found == identity))
 }
 
 /// The first chunk: the filter's header.
@@ -97,107 +83,80 @@ pub(crate) fn first(reader: &mut Reader) -> Result<Chunk, Error> {
     reader.next()?.ok_or_else(|| reader.damaged("it has no chunk"))
 }
 
-/// A restore under way.
-pub(crate) struct Restore<'a> {
-    pub(crate) server: &'a mut Connection,
-    /// The key that is filled.
-    pub(crate) key: &'a [u8],
+/// Loads a file that was checked.
+pub(crate) fn load_file(
+    server: &mut Connection,
+    key: &[u8],
+    (file, checked): (&Path, &Checked),
+    watch: &mut dyn FnMut(u64),
+) -> Result<(), Error> {
+    let mut reader = Reader::open(file)?;
+    let header = first(&mut reader)?;
+    begin(server, key, &header)?;
+    let loaded = load(server, key, (&mut reader, &header), watch)?;
+    // What was loaded is what was checked.
+    match loaded.checksums == checked.checksums {
+        true => Ok(()),
+        false => Err(changed(file)),
+    }
 }
 
-impl Restore<'_> {
-    /// Loads a file that was checked, all but the first `done` chunks.
-    pub(crate) fn load_file(
-        &mut self,
-        file: &Path,
-        checked: &Checked,
-        done: u64,
-        watch: &mut dyn Watch,
-    ) -> Result<(), Error> {
-        let mut reader = Reader::open(file)?;
-        (0..done).try_for_each(|_| reader.skip())?;
-        self.load(&mut reader, watch)?;
-        // What was loaded is what was checked.
-        match reader.checksums() == checked.checksums {
-            true => Ok(()),
-            false => Err(Error::usage(
-                format!("{}: changed while it was read", name::readable_path(file)),
-                "Restore it again when nobody writes to it.",
-            )),
-        }
-    }
+/// The error of a file that is not the one that was checked.
+pub(crate) fn changed(file: &Path) -> Error {
+    Error::usage(
+        format!("{}: changed while it was read", name::readable_path(file)),
+        "Restore it again when nobody writes to it.",
+    )
+}
 
-    /// Sends the header, which makes the key. A server that refuses it has nothing of the filter.
-    pub(crate) fn begin(&mut self, header: &Chunk) -> Result<(), Error> {
-        self.send(header)?;
-        self.receive()
-    }
+/// Sends the header, which makes the key. A server that refuses it has nothing of the filter.
+pub(crate) fn begin(server: &mut Connection, key: &[u8], header: &Chunk) -> Result<(), Error> {
+    send(server, key, header)?;
+    receive(server)
+}
 
-    /// How many chunks of a file the key has: 0 if it cannot be continued.
-    pub(crate) fn chunks_done(&mut self, file: &Path, checked: &Checked) -> Result<u64, Error> {
-        // This module answers OK to chunks that it has and to the next one, and refuses those
-        // behind it. RedisBloom overwrites any part of any filter, but refuses a header of a filter
-        // that exists.
-        if !self.accepts(file, 0)? {
-            return Ok(0);
-        }
-        // All before `low` are in; `high` is not.
-        let (mut low, mut high) = (1, checked.chunks);
-        while low < high {
-            let middle = low + (high - low) / 2;
-            if self.accepts(file, middle)? { low = middle + 1 } else { high = middle }
-        }
-        Ok(low)
-    }
-
-    /// Whether the server takes the chunk of this index.
-    fn accepts(&mut self, file: &Path, index: u64) -> Result<bool, Error> {
-        let mut reader = Reader::open(file)?;
-        (0..index).try_for_each(|_| reader.skip())?;
-        let chunk = first(&mut reader)?;
-        self.send(&chunk)?;
-        match self.receive() {
-            Ok(()) => Ok(true),
-            Err(error) if error.is(Kind::BadChunk) => Ok(false),
-            Err(error) => Err(error),
-        }
-    }
-
-    /// Loads all chunks that are yet to be read. The connection can be used also after an error of
-    /// the input.
-    pub(crate) fn load(&mut self, reader: &mut Reader, watch: &mut dyn Watch) -> Result<(), Error> {
-        watch.begin(reader.position(), reader.length());
-        let mut under_way = 0;
-        let ended = loop {
-            let chunk = match reader.next() {
-                Ok(Some(chunk)) => chunk,
-                Ok(None) => break Ok(()),
-                Err(error) => break Err(error),
-            };
-            self.send(&chunk)?;
-            under_way += 1;
-            if under_way == UNDER_WAY {
-                self.receive()?;
-                under_way -= 1;
-            }
-            watch.at(reader.position());
-            if interrupt::requested() {
-                break Err(Error::Interrupted { hint: String::new() });
-            }
+/// Loads all chunks behind the header, and checks that the filter is complete. The connection can
+/// be used also after an error of the input.
+pub(crate) fn load(
+    server: &mut Connection,
+    key: &[u8],
+    (reader, header): (&mut Reader, &Chunk),
+    watch: &mut dyn FnMut(u64),
+) -> Result<Checked, Error> {
+    let mut under_way = 0;
+    let ended = loop {
+        let chunk = match reader.next() {
+            Ok(Some(chunk)) => chunk,
+            Ok(None) => break Ok(()),
+            Err(error) => break Err(error),
         };
-        (0..under_way).try_for_each(|_| self.receive())?;
-        ended
-    }
-
-    fn send(&mut self, chunk: &Chunk) -> Result<(), Error> {
-        let iterator = chunk.iterator.to_string();
-        self.server.send_parts(&[b"BF.LOADCHUNK", self.key, iterator.as_bytes(), &chunk.data])
-    }
-
-    fn receive(&mut self) -> Result<(), Error> {
-        match self.server.receive()? {
-            Value::Okay => Ok(()),
-            Value::ServerError(error) => Err(self.server.refused("BF.LOADCHUNK", &error)),
-            other => Err(Error::reply("BF.LOADCHUNK", &other)),
+        send(server, key, &chunk)?;
+        under_way += 1;
+        if under_way == UNDER_WAY {
+            receive(server)?;
+            under_way -= 1;
         }
+        watch(reader.position());
+        if let Err(interrupted) = interrupt::check("Nothing was restored.") {
+            break Err(interrupted);
+        }
+    };
+    (0..under_way).try_for_each(|_| receive(server))?;
+    ended?;
+    // Complete filters answer it, others do not.
+    server.call_for_key(redis::cmd("BF.INFO").arg(key))?;
+    Ok(Checked::ended(reader, header))
+}
+
+fn send(server: &mut Connection, key: &[u8], chunk: &Chunk) -> Result<(), Error> {
+    let iterator = chunk.iterator.to_string();
+    server.send_parts(&[b"BF.LOADCHUNK", key, iterator.as_bytes(), &chunk.data])
+}
+
+fn receive(server: &mut Connection) -> Result<(), Error> {
+    match server.receive()? {
+        Value::Okay => Ok(()),
+        Value::ServerError(error) => Err(server.refused("BF.LOADCHUNK", &error)),
+        other => Err(Error::reply("BF.LOADCHUNK", &other)),
     }
 }

@@ -1,4 +1,4 @@
-//! A command that is sent only while its keys are what was seen: WATCH, a look, MULTI, EXEC.
+//! Commands that are sent only while their keys are what was seen: WATCH, a look, MULTI, EXEC.
 
 use redis::{Cmd, Value};
 
@@ -11,21 +11,22 @@ use crate::{
 /// How often it is tried while the keys change all the time.
 const TRIES: u32 = 1000;
 
-/// Sends `command` if `look` returns true, and returns its reply; `None` if `look` returns false.
-/// No key of `keys` changes between the two, if the user may use transactions. The keys have one
-/// slot, and `look` leads the connection to no other node.
+/// Sends `commands` if `look` returns true, and returns the last reply; `None` if `look` returns
+/// false. No key of `keys` changes between the two, if the user may use transactions. The keys have
+/// one slot, and `look` leads the connection to no other node.
 ///
 /// # Errors
 /// `Error::Incomplete` if the keys change all the time: nothing was done.
 pub(crate) fn watched(
     server: &mut Connection,
     keys: &[&[u8]],
-    command: &Cmd,
+    commands: &[Cmd],
     mut look: impl FnMut(&mut Connection) -> Result<bool, Error>,
 ) -> Result<Option<Value>, Error> {
-    let name = name_of(command);
     // At once, so that little time is left for a change.
-    let transaction = [redis::cmd("MULTI"), command.clone(), redis::cmd("EXEC")];
+    let mut transaction = vec![redis::cmd("MULTI")];
+    transaction.extend_from_slice(commands);
+    transaction.push(redis::cmd("EXEC"));
     for _ in 0..TRIES {
         let watches = match server.call_for_key(redis::cmd("WATCH").arg(keys)) {
             Ok(_) => true,
@@ -36,37 +37,46 @@ pub(crate) fn watched(
             return Ok(None);
         }
         if !watches {
-            return server.call_for_key(command).map(Some);
+            return commands
+                .iter()
+                .try_fold(None, |_, command| server.call_for_key(command).map(Some));
         }
-        let replies = server.request_all(&transaction)?;
-        let Ok([began, queued, done]) = <[Value; 3]>::try_from(replies) else {
-            return Err(Error::reply("MULTI", "fewer than three replies"));
-        };
-        let refused = |error| Err(server.refused(&name, &error));
-        match (began, queued, done) {
-            (Value::ServerError(error), reply, _) => {
-                let refusal = Refusal::from(text_of(&error));
-                return match reply {
-                    _ if !refusal.lacks_command() => Err(Error::refused("MULTI", refusal)),
-                    Value::ServerError(error) => refused(error),
-                    // Without the right to MULTI it was sent alone.
-                    reply => Ok(Some(reply)),
-                };
-            }
-            (_, Value::ServerError(error), _) => return refused(error),
+        let mut replies = server.request_all(&transaction)?.into_iter();
+        let began = replies.next();
+        let done = replies.next_back();
+        if let Some(Value::ServerError(error)) = began {
+            let refusal = Refusal::from(text_of(&error));
+            // Without the right to MULTI the commands were sent alone.
+            return match refusal.lacks_command() {
+                true => last_of(server, commands, replies),
+                false => Err(Error::refused("MULTI", refusal)),
+            };
+        }
+        last_of(server, commands, replies)?;
+        match done {
             // A key has changed, perhaps only by an addition to the filter.
-            (_, _, Value::Nil) => {}
-            (_, _, Value::Array(mut replies)) => {
-                return match replies.pop() {
-                    Some(Value::ServerError(error)) => refused(error),
-                    reply => Ok(reply),
-                };
-            }
-            (_, _, other) => return Err(Error::reply("EXEC", &other)),
+            Some(Value::Nil) => {}
+            Some(Value::Array(replies)) => return last_of(server, commands, replies),
+            other => return Err(Error::reply("EXEC", &other)),
         }
     }
     Err(Error::incomplete(
-        format!("{name}: the key changes all the time"),
+        format!(
+            "{}: the key changes all the time",
+            commands.last().map(name_of).unwrap_or_default()
+        ),
         "Repeat it when fewer clients add to the filter.",
     ))
+}
+
+/// The last reply, if no reply is an error.
+fn last_of(
+    server: &Connection,
+    commands: &[Cmd],
+    replies: impl IntoIterator<Item = Value>,
+) -> Result<Option<Value>, Error> {
+    commands.iter().zip(replies).try_fold(None, |_, (command, reply)| match reply {
+        Value::ServerError(error) => Err(server.refused(&name_of(command), &error)),
+        reply => Ok(Some(reply)),
+    })
 }

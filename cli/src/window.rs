@@ -5,13 +5,13 @@ use std::fmt;
 
 use bloom::filter::{Expansion, MAX_GENERATIONS, Rules, Span};
 use redis::Value;
-use serde::{Deserialize, Serialize, Serializer, ser::SerializeStruct as _};
+use serde::{Serialize, Serializer, ser::SerializeStruct as _};
 
 use crate::{
     amount,
     connection::Connection,
     error::Error,
-    refusal::Kind,
+    filter_info::must_be_ours,
     reply::{field, number, text, truth},
 };
 
@@ -106,84 +106,55 @@ pub(crate) fn words(rules: Rules) -> Vec<String> {
     words
 }
 
-/// Checks that the module has filters that forget. RedisBloom ignores words that it does not know.
+/// Checks that the module has filters that forget.
 pub(crate) fn is_known(server: &mut Connection, key: &[u8]) -> Result<(), Error> {
-    // With a word too many the command only tells whether it is there.
-    match server.call_for_key(redis::cmd("BF.FORGET").arg(key).arg("")) {
-        Err(error) if error.is(Kind::UnknownCommand) => {
-            Err(Error::refused("create --window", "the server's module has no filters that forget"))
-        }
-        // An error about the number of arguments, or a user who may not forget.
-        Ok(_) | Err(Error::Refused { .. }) => Ok(()),
-        Err(error) => Err(error),
-    }
+    must_be_ours(server, key, "filters that forget")
 }
 
 /// How a filter forgets, as a server says: `BF.INFO key WINDOW`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
-pub(crate) struct Window {
-    /// The window in milliseconds; `None` for a window of items.
-    milliseconds: Option<u64>,
-    /// Parts of the window.
-    generations: u8,
-    /// Whether an item is remembered since its last addition, or else since its first.
-    refresh: bool,
-}
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Window(pub(crate) Rules);
 
 /// With the kind, as the server says it.
 impl Serialize for Window {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let (kind, milliseconds) = match self.0.span {
+            Span::Time(milliseconds) => ("time", Some(milliseconds)),
+            Span::Items => ("count", None),
+        };
         let mut fields = serializer.serialize_struct("Window", 4)?;
-        fields.serialize_field("kind", self.milliseconds.map_or("count", |_| "time"))?;
-        fields.serialize_field("milliseconds", &self.milliseconds)?;
-        fields.serialize_field("generations", &self.generations)?;
-        fields.serialize_field("refresh", &self.refresh)?;
+        fields.serialize_field("kind", kind)?;
+        fields.serialize_field("milliseconds", &milliseconds)?;
+        fields.serialize_field("generations", &self.0.generations)?;
+        fields.serialize_field("refresh", &self.0.refresh)?;
         fields.end()
     }
 }
 
 impl fmt::Display for Window {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.milliseconds {
-            Some(milliseconds) => formatter.write_str(&amount::readable_time(milliseconds))?,
-            None => formatter.write_str("the last items")?,
+        let Rules { span, generations, refresh } = self.0;
+        match span {
+            Span::Time(span) => write!(formatter, "{}", amount::readable_time(span))?,
+            Span::Items => formatter.write_str("the last items")?,
         }
-        let since = if self.refresh { "last" } else { "first (NOREFRESH)" };
-        write!(formatter, " in {} generations, since an item was added {since}", self.generations)
-    }
-}
-
-impl From<Rules> for Window {
-    fn from(Rules { span, generations, refresh }: Rules) -> Self {
-        let milliseconds = match span {
-            Span::Time(span) => Some(span),
-            Span::Items => None,
-        };
-        Self { milliseconds, generations, refresh }
+        let since = if refresh { "last" } else { "first (NOREFRESH)" };
+        write!(formatter, " in {generations} generations, since an item was added {since}")
     }
 }
 
 impl Window {
-    /// The rules of the window.
-    pub(crate) fn rules(self) -> Rules {
-        let span = self.milliseconds.map_or(Span::Items, Span::Time);
-        Rules { span, generations: self.generations, refresh: self.refresh }
-    }
-
     /// Reads the map that the server answers; `None` for anything else.
     pub(crate) fn from_reply(reply: &Value) -> Option<Self> {
         let field = |name: &str| field(reply, name);
         let number = |name: &str| number(field(name)?);
-        let milliseconds = match field("Kind").and_then(text)? {
-            "time" => Some(number("Milliseconds")?),
-            "count" => None,
+        let span = match field("Kind").and_then(text)? {
+            "time" => Span::Time(number("Milliseconds")?),
+            "count" => Span::Items,
             _ => return None,
         };
-        Some(Self {
-            milliseconds,
-            generations: u8::try_from(number("Generations")?).ok()?,
-            refresh: truth(field("Refresh")?)?,
-        })
+        let generations = u8::try_from(number("Generations")?).ok()?;
+        Some(Self(Rules { span, generations, refresh: truth(field("Refresh")?)? }))
     }
 }
 

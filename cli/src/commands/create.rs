@@ -18,12 +18,11 @@ use serde::Serialize;
 use super::plan::{bits_per_item, refused};
 use crate::{
     amount,
-    connection::{Connection, Options},
+    connection::Options,
     error::{Error, Exit},
-    filter_info::{Cells, Detail, Module, Reader},
+    filter_info::{Detail, Module, Reader, must_be_ours},
     name::{self, Named},
     output::Output,
-    refusal::Kind,
     window::{self, Window},
 };
 
@@ -57,9 +56,6 @@ pub(crate) struct Arguments {
     /// Makes a filter that refuses new items when it is full
     #[arg(long)]
     nonscaling: bool,
-    /// Checks that the name is free, shows the filter, and creates nothing
-    #[arg(long)]
-    dry_run: bool,
     #[command(flatten)]
     window: window::Options,
 }
@@ -85,7 +81,6 @@ impl Size {
 struct Created<'n> {
     #[serde(flatten)]
     name: Named<'n>,
-    created: bool,
     /// The module of the server; null if the server does not let its user read the filter.
     module: Option<Module>,
     counting: bool,
@@ -113,7 +108,6 @@ impl Arguments {
         let mut server = connection.target()?.connect()?;
         let mut created = Created {
             name: Named::of(key),
-            created: !self.dry_run,
             module: None,
             counting: self.counting,
             capacity: self.items,
@@ -121,39 +115,31 @@ impl Arguments {
             bytes: Some(planned.bytes),
             full_bytes: planned.full,
             bits_per_item: Some(bits_per_item(planned.most(), self.items)),
-            window: rules.map(Window::from),
+            window: rules.map(Window),
             shards: None,
         };
-        if self.dry_run {
-            nothing_at(&mut server, key)?;
-        } else {
-            if self.counting {
-                has_counters(&mut server, key)?;
-            }
-            if rules.is_some() {
-                window::is_known(&mut server, key)?;
-            }
-            server.call_for_key(&self.command(key, rules))?;
-            let made = Reader::default().read_one(&mut server, key, Detail::Filter);
-            match made {
-                Ok(info) => {
-                    created.module = Some(info.module);
-                    created.bytes = Some(info.bytes);
-                    if info.module != Module::RedisBloom {
-                        created.full_bytes = None;
-                    }
-                    let most = created.full_bytes.unwrap_or(info.bytes);
-                    created.bits_per_item = Some(bits_per_item(most, self.items));
-                    if self.counting && info.cells != Cells::Counters {
-                        return Err(no_counters());
-                    }
+        if self.counting {
+            must_be_ours(&mut server, key, "filters with counters")?;
+        }
+        if rules.is_some() {
+            window::is_known(&mut server, key)?;
+        }
+        server.call_for_key(&self.command(key, rules))?;
+        match Reader::default().read_one(&mut server, key, Detail::Filter) {
+            Ok(info) => {
+                created.module = Some(info.module);
+                created.bytes = Some(info.bytes);
+                if info.module != Module::RedisBloom {
+                    created.full_bytes = None;
                 }
-                // A user who may write and not read.
-                Err(Error::Refused { .. }) => {
-                    (created.bytes, created.full_bytes, created.bits_per_item) = (None, None, None);
-                }
-                Err(error) => return Err(error),
+                let most = created.full_bytes.unwrap_or(info.bytes);
+                created.bits_per_item = Some(bits_per_item(most, self.items));
             }
+            // A user who may write and not read.
+            Err(Error::Refused { .. }) => {
+                (created.bytes, created.full_bytes, created.bits_per_item) = (None, None, None);
+            }
+            Err(error) => return Err(error),
         }
         output.data(&created, self.text(&created))?;
         Ok(Exit::Done)
@@ -200,16 +186,15 @@ impl Arguments {
     }
 
     fn text(&self, created: &Created<'_>) -> String {
-        let would = if self.dry_run { "would be created" } else { "created" };
         let shards = created.shards.as_ref().map_or_else(String::new, shards::Made::text);
         let items = amount::readable_items(self.items);
-        let remembered = match created.window.map(|window| window.rules().span) {
+        let remembered = match created.window.map(|window| window.0.span) {
             None => format!("{items} items"),
             Some(Span::Items) => format!("the last {items} items"),
             Some(span) => format!("{items} items in {}", amount::readable_span(span)),
         };
         let mut text = format!(
-            "{} {would}: {shards}{remembered} at {}",
+            "{} created: {shards}{remembered} at {}",
             name::readable(name::bytes(&self.name)),
             amount::readable_rate(self.error)
         );
@@ -222,29 +207,4 @@ impl Arguments {
         }
         text
     }
-}
-
-/// Checks that there is no key of this name.
-fn nothing_at(server: &mut Connection, key: &[u8]) -> Result<(), Error> {
-    let exists = || Error::refused("create", "ERR item exists");
-    match server.call_for_key(redis::cmd("BF.INFO").arg(key)) {
-        Ok(_) => Err(exists()),
-        Err(error) if error.is(Kind::NotFound) => Ok(()),
-        Err(error) => Err(error),
-    }
-}
-
-/// Checks that the module has filters with counters. RedisBloom ignores the word COUNTING.
-fn has_counters(server: &mut Connection, key: &[u8]) -> Result<(), Error> {
-    // Without an item the command only tells whether it is there.
-    match server.call_for_key(redis::cmd("BF.DEL").arg(key)) {
-        Err(error) if error.is(Kind::UnknownCommand) => Err(no_counters()),
-        // An error about the number of arguments, or a user who may not delete.
-        Ok(_) | Err(Error::Refused { .. }) => Ok(()),
-        Err(error) => Err(error),
-    }
-}
-
-fn no_counters() -> Error {
-    Error::refused("create --counting", "the server's module has no filters with counters")
 }

@@ -1,7 +1,7 @@
 //! `redis-bloom drop NAME`: removes a filter, and nothing else.
 //!
 //! It asks no question on a terminal: it removes one filter, which the user has named, and keys
-//! that are filters alone. `--dry-run` is there for who is not sure.
+//! that are filters alone.
 //!
 //! Of a sharded filter the descriptor becomes half-written first, so that a client finds no filter,
 //! not a part of one. It goes last: a run that was killed can be repeated.
@@ -12,7 +12,7 @@ use std::{
 };
 
 use crate::sharding::{Malformed, State};
-use redis::{Cmd, Value};
+use redis::Value;
 
 use crate::{
     amount,
@@ -33,9 +33,6 @@ use crate::{
 pub(crate) struct Arguments {
     /// Name of the filter
     name: OsString,
-    /// Checks that the filter is there, and removes nothing
-    #[arg(long)]
-    dry_run: bool,
 }
 
 impl Arguments {
@@ -44,13 +41,13 @@ impl Arguments {
         let mut server = target.connect()?;
         let key = name::bytes(&self.name);
         let name = name::readable(key);
-        let filter = self.unlink(&mut server, key);
+        let filter = unlink_filter(&mut server, key);
         if filter.as_ref().is_err_and(|error| error.is(Kind::WrongType)) {
             let fields = sharded::fields(&mut server, key)?.unwrap_or_default();
             let fields: Fields = fields.into_iter().collect();
             if is_descriptor(&fields) {
                 let servers = Servers::of(target, output)?;
-                return self.drop_shards(&servers, &fields, output);
+                return self.drop_shards(&servers, output);
             }
         }
         filter.map_err(|error| match error {
@@ -61,18 +58,16 @@ impl Arguments {
             Error::Refused { refusal, .. } => Error::refused(format!("drop {name}"), refusal),
             error => error,
         })?;
-        if self.dry_run {
-            output.remark(format_args!("{name} would be removed"));
-            return Ok(Exit::Done);
-        }
         output.remark(format_args!("{name} removed"));
         Ok(Exit::Done)
     }
 }
 
-/// UNLINK: the memory of a large filter is freed outside of the server's main thread.
-fn unlink(key: &[u8]) -> Cmd {
-    redis::cmd("UNLINK").arg(key).take()
+/// Removes the key if it is a filter. Another client may put something else there meanwhile.
+fn unlink_filter(server: &mut Connection, key: &[u8]) -> Result<(), Error> {
+    // UNLINK: the memory of a large filter is freed outside of the server's main thread.
+    let unlink = [redis::cmd("UNLINK").arg(key).take()];
+    watched(server, &[key], &unlink, |server| is_filter(server, key).map(|()| true)).map(|_| ())
 }
 
 /// What was at the key of a shard.
@@ -85,50 +80,29 @@ enum Found {
 }
 
 impl Arguments {
-    /// Removes the key if it is a filter. Another client may put something else there meanwhile.
-    fn unlink(&self, server: &mut Connection, key: &[u8]) -> Result<(), Error> {
-        match self.dry_run {
-            true => is_filter(server, key),
-            false => watched(server, &[key], &unlink(key), |server| {
-                is_filter(server, key).map(|()| true)
-            })
-            .map(|_| ()),
-        }
-    }
-
-    /// `seen`: what the descriptor had.
-    fn drop_shards(
-        &self,
-        servers: &Servers,
-        seen: &Fields,
-        output: &Output,
-    ) -> Result<Exit, Error> {
+    fn drop_shards(&self, servers: &Servers, output: &Output) -> Result<Exit, Error> {
         let key = name::bytes(&self.name);
         let name = name::readable(key);
         // All writers of descriptors stop at one that is being removed, so it names no other keys
         // later.
-        let keys = match self.dry_run {
-            true => self.keys(seen)?,
-            false => update(servers, key, |fields| {
-                let keys = self.keys(fields)?;
-                let mut set = Vec::new();
-                if !fields.contains_key(DROPPING) {
-                    set.push((DROPPING.to_vec(), b"1".to_vec()));
-                    set.push((b"state".to_vec(), State::Creating.name().into()));
-                }
-                Ok((Change { set, delete: Vec::new() }, keys))
-            })?,
-        };
+        let keys = update(servers, key, |fields| {
+            let keys = self.keys(fields)?;
+            let mut set = Vec::new();
+            if !fields.contains_key(DROPPING) {
+                set.push((DROPPING.to_vec(), b"1".to_vec()));
+                set.push((b"state".to_vec(), State::Creating.name().into()));
+            }
+            Ok((Change { set, delete: Vec::new() }, keys))
+        })?;
         let removed = AtomicUsize::new(0);
         let work = |server: &mut Connection, place: usize, _| {
-            let found = self.drop_key(server, &keys[place])?;
+            let found = drop_key(server, &keys[place])?;
             removed.fetch_add(usize::from(found == Found::Shard), Ordering::Relaxed);
             Ok(found)
         };
         let found = on_all(servers, &keys, work).map_err(|error| {
             match removed.load(Ordering::Relaxed) {
                 0 => error,
-                _ if self.dry_run => error,
                 removed => Error::incomplete(
                     format!("drop {name}: {removed} of {} shards removed: {error}", keys.len()),
                     "Run it again: it continues from there.",
@@ -139,16 +113,13 @@ impl Arguments {
         for (key, _) in keys.iter().zip(&found).filter(|(_, found)| **found == Found::Other) {
             output.remark(format_args!("{} is no filter: it stays", name::readable(key)));
         }
-        if !self.dry_run {
-            update(servers, key, |fields| {
-                // Another run of drop has removed it, and the name may have another filter by now.
-                let ours = fields.contains_key(DROPPING);
-                let delete = if ours { fields.keys().cloned().collect() } else { Vec::new() };
-                Ok((Change { set: Vec::new(), delete }, ()))
-            })?;
-        }
-        let would = if self.dry_run { "would be removed" } else { "removed" };
-        output.remark(format_args!("{name} {would}: {}", amount::counted(shards, "shard")));
+        update(servers, key, |fields| {
+            // Another run of drop has removed it, and the name may have another filter by now.
+            let ours = fields.contains_key(DROPPING);
+            let delete = if ours { fields.keys().cloned().collect() } else { Vec::new() };
+            Ok((Change { set: Vec::new(), delete }, ()))
+        })?;
+        output.remark(format_args!("{name} removed: {}", amount::counted(shards, "shard")));
         Ok(Exit::Done)
     }
 
@@ -166,24 +137,11 @@ impl Arguments {
             _ => Ok(sharded::named_keys(fields)),
         }
     }
-
-    /// Removes a key of a sharded filter.
-    fn drop_key(&self, server: &mut Connection, key: &[u8]) -> Result<Found, Error> {
-        if self.dry_run {
-            return at(server, key);
-        }
-        let mut found = Found::Nothing;
-        watched(server, &[key], &unlink(key), |server| {
-            found = at(server, key)?;
-            Ok(found == Found::Shard)
-        })?;
-        Ok(found)
-    }
 }
 
-/// What is at a key.
-fn at(server: &mut Connection, key: &[u8]) -> Result<Found, Error> {
-    match is_filter(server, key) {
+/// Removes a key of a sharded filter, if it is a filter.
+fn drop_key(server: &mut Connection, key: &[u8]) -> Result<Found, Error> {
+    match unlink_filter(server, key) {
         Ok(()) => Ok(Found::Shard),
         Err(error) if error.is(Kind::NotFound) => Ok(Found::Nothing),
         Err(error) if error.is(Kind::WrongType) => Ok(Found::Other),
@@ -197,7 +155,7 @@ fn is_descriptor(fields: &Fields) -> bool {
     let has = |name: &[u8]| fields.contains_key(name);
     let begun =
         fields.get(&b"state"[..]).is_some_and(|state| state == State::Creating.name().as_bytes());
-    let notes = [&b"spare.shards"[..], b"restoring", DROPPING];
+    let notes = [&b"spare.shards"[..], DROPPING];
     (has(b"rule") && has(b"state") && has(b"shards"))
         || (begun && (fields.len() == 1 || notes.into_iter().any(has)))
 }

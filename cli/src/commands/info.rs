@@ -127,12 +127,6 @@ fn text_of(name: &str, info: &FilterInfo, coloured: bool) -> String {
     if let Some(window) = info.window {
         lines.push(("window", window.to_string()));
     }
-    if let Some(tightening) = info.tightening {
-        lines.push(("tightening", tightening.to_string()));
-    }
-    if let Some(most) = info.max_capacity {
-        lines.push(("grows up to", format!("{} items", amount::readable_items(most))));
-    }
     if info.cells == Cells::Counters {
         let count = |count: Option<u64>| count.map_or_else(unknown, |count| count.to_string());
         lines.push(("counts above 15", count(info.saturated_counters)));

@@ -4,13 +4,12 @@
 //! bytes on a server, pages on average.
 
 mod shards;
-mod window;
 
 use std::fmt::Write as _;
 
 use bloom::{
     command::number,
-    filter::{CellKind, Error as Refused, Expansion, Params, Rules, paged::expected_bytes},
+    filter::{CellKind, Error as Refused, Expansion, Params, Rules, Span, paged::expected_bytes},
     sharding::MAX_SHARDS,
 };
 use serde::Serialize;
@@ -21,7 +20,7 @@ use crate::{
     error::{Error, Exit},
     memory::{Fit, Need, Room},
     output::{Column, Output, Style, Table},
-    window as forgetting,
+    window::{self, Window, most_items},
 };
 
 /// Shows how much memory a filter takes, and whether a server has it
@@ -61,15 +60,11 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "N", requires = "nodes")]
     #[arg(value_parser = clap::value_parser!(u16).range(1..=i64::from(MAX_SHARDS)))]
     shards: Option<u16>,
-    /// Replicas of each primary
-    #[arg(long, value_name = "R", default_value_t = 0, requires = "nodes")]
-    #[arg(value_parser = clap::value_parser!(u64).range(..=1000))]
-    replicas: u64,
     /// Asks the server of -h and -p whether the filter fits there: exit 1 if not
     #[arg(long)]
     server: bool,
     #[command(flatten)]
-    window: forgetting::Options,
+    window: window::Options,
 }
 
 /// What is shown of a plan.
@@ -101,44 +96,63 @@ struct Planned {
 }
 
 /// A filter that could be made.
-#[derive(Clone, Debug, Serialize)]
-pub(super) struct Variant {
+#[derive(Debug, Serialize)]
+struct Variant {
     /// Whether this is the filter of the options.
     chosen: bool,
-    pub(super) counting: bool,
+    counting: bool,
     /// Whether it takes more items than it is reserved for.
     grows: bool,
     /// Items that it is reserved for.
     capacity: u64,
     error_rate: f64,
-    /// Bytes with all items in it.
-    pub(super) bytes: u64,
-    pub(super) bits_per_item: f64,
+    /// Bytes with all items in it; of a window of items, with as many as it remembers at most.
+    bytes: u64,
+    bits_per_item: f64,
     /// Bytes with half of the items in it.
     bytes_at_half: u64,
     /// Bytes with twice as many items in it; null if it refuses them.
     bytes_at_double: Option<u64>,
+    #[serde(flatten)]
+    forgets: Option<Forgets>,
+}
+
+/// When a filter forgets.
+#[derive(Debug, Serialize)]
+struct Forgets {
+    window: Window,
+    /// Milliseconds, or items, after which an item is surely forgotten.
+    forgotten_after: u64,
+}
+
+impl Forgets {
+    fn of(rules: Rules, capacity: u64) -> Self {
+        let forgotten_after = match rules.span {
+            Span::Time(span) => span.saturating_add(span.div_ceil(rules.generations.into())),
+            // The next generation starts with the item that fills the last.
+            Span::Items => most_items(Some(rules), capacity) - 1,
+        };
+        Self { window: Window(rules), forgotten_after }
+    }
+
+    fn readable(&self) -> String {
+        match self.window.0.span {
+            Span::Time(_) => amount::readable_time(self.forgotten_after),
+            Span::Items => format!("{} items", amount::readable_items(self.forgotten_after)),
+        }
+    }
+}
+
+/// What distinguishes a filter of the table from the others.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Kind {
+    capacity: u64,
+    grows: bool,
+    cells: CellKind,
+    rules: Option<Rules>,
 }
 
 impl Variant {
-    /// The filter of `params` with `items` items in it.
-    pub(super) fn of(params: &Params, items: u64) -> Result<Self, Error> {
-        let bytes = |items| expected_bytes(params, None, items);
-        let of = |items| bytes(items).map_err(|error| refused(&error, params));
-        let full = of(items)?;
-        Ok(Self {
-            chosen: false,
-            counting: params.cells == CellKind::Counters,
-            grows: params.expansion.factor().is_some(),
-            capacity: params.capacity,
-            error_rate: params.error_rate,
-            bytes: full,
-            bits_per_item: bits_per_item(full, items),
-            bytes_at_half: of(items.div_ceil(2))?,
-            bytes_at_double: bytes(items.saturating_mul(2)).ok(),
-        })
-    }
-
     /// What distinguishes it from the other filters of the table.
     fn name(&self, items: u64) -> String {
         let mut name = match self.grows {
@@ -150,6 +164,9 @@ impl Variant {
         };
         if self.counting {
             name += ", COUNTING";
+        }
+        if let Some(forgets) = &self.forgets {
+            name += &format!(", GENERATIONS {}", forgets.window.0.generations);
         }
         name
     }
@@ -172,17 +189,13 @@ impl Arguments {
         }
         let rules = self.window.rules(None)?;
         let coloured = output.coloured();
-        let (shown, need) = match (self.nodes.zip(self.error), rules) {
-            (Some((nodes, rate)), rules) => {
+        let (shown, need) = match self.nodes.zip(self.error) {
+            Some((nodes, rate)) => {
                 let planned = self.planned_shards(nodes, rate, rules)?;
                 (Shown::of(&planned, planned.text(coloured)), planned.need())
             }
-            (None, Some(rules)) => {
-                let planned = self.planned_window(rules)?;
-                (Shown::of(&planned, planned.text(coloured)), planned.need())
-            }
-            (None, None) => {
-                let planned = self.planned()?;
+            None => {
+                let planned = self.planned(rules)?;
                 let chosen = planned.filters.iter().filter(|filter| filter.chosen);
                 let need = Need::of(chosen.map(|filter| filter.bytes));
                 (Shown::of(&planned, planned.text(coloured)), need)
@@ -217,61 +230,109 @@ impl Arguments {
         Ok(exit)
     }
 
-    fn planned(&self) -> Result<Planned, Error> {
+    fn planned(&self, rules: Option<Rules>) -> Result<Planned, Error> {
+        let items = self.items;
         let cells = if self.counting { CellKind::Counters } else { CellKind::Bits };
-        let chosen = (self.initial.unwrap_or(self.items), !self.nonscaling, cells);
-        let mut choices = vec![
-            (self.items, true, CellKind::Bits),
-            (self.items, false, CellKind::Bits),
-            (self.items, true, CellKind::Counters),
-        ];
-        if self.items > UNRESERVED {
-            choices.insert(2, (UNRESERVED, true, CellKind::Bits));
-        }
-        if !choices.contains(&chosen) {
-            choices.insert(0, chosen);
-        }
-        let mut filters = Vec::new();
-        for choice in choices {
-            let (capacity, grows, cells) = choice;
-            let expansion = growth(grows);
-            let mut params = Params { error_rate: 0.5, capacity, expansion, seed: 0, cells };
-            let bytes = |params: &Params| expected_bytes(params, None, self.items);
-            match (self.error, self.max_memory) {
-                (Some(rate), _) => params.error_rate = rate,
-                (None, Some(memory)) => match lowest_rate(params, None, memory, bytes)? {
-                    Some(rate) => params.error_rate = rate,
-                    // The other filters may fit.
-                    None if choice != chosen => continue,
-                    None => return Err(too_small(memory, self.items)),
-                },
-                (None, None) => {}
+        // A window of items does not grow.
+        let counts = rules.is_some_and(|rules| rules.span == Span::Items);
+        let grows = !self.nonscaling && !counts;
+        let chosen = Kind { capacity: self.initial.unwrap_or(items), grows, cells, rules };
+        let plain = Kind { capacity: items, grows: true, cells: CellKind::Bits, rules: None };
+        let mut kinds = vec![chosen];
+        match rules {
+            None => kinds.extend([
+                plain,
+                Kind { grows: false, ..plain },
+                Kind { capacity: UNRESERVED.min(items), ..plain },
+                Kind { cells: CellKind::Counters, ..plain },
+            ]),
+            Some(rules) => {
+                kinds.extend((!counts).then_some(Kind { grows: !grows, ..chosen }));
+                kinds.extend(GENERATIONS.map(|generations| Kind {
+                    rules: Some(Rules { generations, ..rules }),
+                    ..chosen
+                }));
             }
-            let filter = Variant::of(&params, self.items)?;
-            filters.push(Variant { chosen: choice == chosen, ..filter });
         }
-        Ok(Planned { items: self.items, max_memory_bytes: self.max_memory, filters })
+        let mut filters: Vec<Variant> = Vec::new();
+        for (place, kind) in kinds.iter().enumerate() {
+            if kinds[..place].contains(kind) {
+                continue;
+            }
+            match self.variant(*kind)? {
+                Some(variant) => filters.push(Variant { chosen: place == 0, ..variant }),
+                // The other filters may fit.
+                None if place > 0 => {}
+                None => return Err(too_small(self.max_memory.unwrap_or(0), items)),
+            }
+        }
+        Ok(Planned { items, max_memory_bytes: self.max_memory, filters })
+    }
+
+    /// A filter; `None` if there is none of this kind, or none that fits into the memory.
+    fn variant(&self, kind: Kind) -> Result<Option<Variant>, Error> {
+        let Kind { capacity, grows, cells, rules } = kind;
+        // A window of a few milliseconds has not as many generations.
+        if rules.is_some_and(|rules| rules.check(grows).is_err()) {
+            return Ok(None);
+        }
+        // The factor decides no memory.
+        let expansion = if grows { Expansion::stored(2) } else { Expansion::NONSCALING };
+        let mut params = Params { error_rate: 0.5, capacity, expansion, seed: 0, cells };
+        let most = most_items(rules, self.items);
+        let bytes = |params: &Params, items| expected_bytes(params, rules, items);
+        match (self.error, self.max_memory) {
+            (Some(rate), _) => params.error_rate = rate,
+            (None, memory) => {
+                let fits = |params: &Params| bytes(params, most);
+                match lowest_rate(params, rules, memory.unwrap_or(0), fits)? {
+                    Some(rate) => params.error_rate = rate,
+                    None => return Ok(None),
+                }
+            }
+        }
+        let of = |items| bytes(&params, items).map_err(|error| refused(&error, &params));
+        let full = of(most)?;
+        Ok(Some(Variant {
+            chosen: false,
+            counting: cells == CellKind::Counters,
+            grows,
+            capacity,
+            error_rate: params.error_rate,
+            bytes: full,
+            bits_per_item: bits_per_item(full, self.items),
+            bytes_at_half: of(self.items.div_ceil(2))?,
+            bytes_at_double: bytes(&params, self.items.saturating_mul(2)).ok(),
+            forgets: rules.map(|rules| Forgets::of(rules, capacity)),
+        }))
     }
 }
 
 impl Planned {
     fn text(&self, coloured: bool) -> String {
-        let numbers = ["RATE", "MEMORY", "BITS/ITEM", "AT HALF", "AT DOUBLE"].map(Column::Number);
-        let columns = [&[Column::Text(" "), Column::Text("FILTER")], &numbers[..]].concat();
+        let forgets = self.filters.iter().any(|filter| filter.forgets.is_some());
+        let more: &[_] = if forgets { &["FORGOTTEN AFTER"] } else { &["AT HALF", "AT DOUBLE"] };
+        let mut columns = vec![Column::Text(" "), Column::Text("FILTER")];
+        let numbers = [&["RATE", "MEMORY", "BITS/ITEM"], more].concat();
+        columns.extend(numbers.into_iter().map(Column::Number));
         let mut table = Table::new(&columns);
         for filter in &self.filters {
-            let double = filter.bytes_at_double;
-            let double = double.map_or_else(|| "refused".to_owned(), amount::readable_bytes);
-            let cells = vec![
+            let mut cells = vec![
                 if filter.chosen { "*" } else { " " }.to_owned(),
                 filter.name(self.items),
                 // All digits: the rate is what `create` shall be asked for.
                 number::shortest(filter.error_rate),
                 amount::readable_bytes(filter.bytes),
                 format!("{:.2}", filter.bits_per_item),
-                amount::readable_bytes(filter.bytes_at_half),
-                double,
             ];
+            match &filter.forgets {
+                Some(forgets) => cells.push(forgets.readable()),
+                None => {
+                    let double = filter.bytes_at_double.map(amount::readable_bytes);
+                    cells.push(amount::readable_bytes(filter.bytes_at_half));
+                    cells.push(double.unwrap_or_else(|| "refused".to_owned()));
+                }
+            }
             table.row(cells, Style::Plain);
         }
         let mut text = table.text(coloured);
@@ -293,15 +354,12 @@ impl Planned {
 const LARGEST_KEY: u64 = 512 << 20;
 /// The capacity of a filter that BF.ADD makes, unless the server's settings say otherwise.
 const UNRESERVED: u64 = 100;
+/// Numbers of generations that are shown beside the one of the options.
+const GENERATIONS: [u8; 3] = [2, 4, 12];
 /// The exponent of the lowest rate that the module sizes for: lower ones are as 1e-30.
 const LOWEST: i32 = -30;
 /// The exponent of the lowest rate that the module sizes pages for.
 const LOWEST_OF_PAGES: i32 = -12;
-
-/// Whether a filter grows, as the library takes it. The factor decides no memory.
-pub(super) fn growth(grows: bool) -> Expansion {
-    if grows { Expansion::stored(2) } else { Expansion::NONSCALING }
-}
 
 /// The rate `digit` times ten to the power of `exponent`, as the server reads it.
 fn rate_of(digit: u32, exponent: i32) -> f64 {

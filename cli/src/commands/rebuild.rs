@@ -225,6 +225,7 @@ impl Run<'_> {
     fn wanted(&self, seen: &Seen) -> Generation {
         let old = &seen.descriptor.current;
         let (arguments, mut wanted) = (self.arguments, seen.new.as_ref().unwrap_or(old).clone());
+        wanted.number = old.number + 1;
         wanted.capacity = arguments.capacity.unwrap_or(wanted.capacity);
         wanted.error_rate = arguments.error.unwrap_or(wanted.error_rate);
         wanted.keys.resize(arguments.shards.map_or(wanted.keys.len(), usize::from), Vec::new());

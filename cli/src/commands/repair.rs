@@ -22,7 +22,7 @@ use serde::Serialize;
 
 use crate::{
     amount,
-    at_once::{Servers, on_all},
+    at_once::Servers,
     connection::{Connection, Options, Target},
     descriptor::{Change, Fields, note, noted, parsed, update},
     error::{Error, Exit},
@@ -33,6 +33,7 @@ use crate::{
     output::Output,
     refusal::Kind,
     replication::LastWrite,
+    retry::{RETRY_FOR, retry},
     scan, sharded,
     stamp::Stamp,
     watched::watched,
@@ -52,16 +53,13 @@ pub(crate) struct Arguments {
     /// Files with items, - is standard input
     #[arg(long, value_name = "FILE", num_args = 1.., required = true)]
     from: Vec<PathBuf>,
-    /// Looks what is in the place of the shard, and changes nothing
-    #[arg(long)]
-    dry_run: bool,
     #[command(flatten)]
     loading: loading::Options,
     #[command(flatten)]
     items: items::Options,
 }
 
-/// What was repaired, or would be.
+/// What was repaired.
 #[derive(Debug, Serialize)]
 struct Report<'n> {
     #[serde(flatten)]
@@ -69,9 +67,8 @@ struct Report<'n> {
     shard: u16,
     shards: u16,
     generation: u64,
-    repaired: bool,
-    /// Items that were loaded; `None` for a dry run.
-    items: Option<u64>,
+    /// Items that were loaded.
+    items: u64,
 }
 
 /// A shard that is repaired.
@@ -115,23 +112,16 @@ impl Arguments {
         let number = generation.number;
         let servers = Servers::of(target.clone(), output)?;
         let repair = Repair { arguments: self, servers, generation, shard, output };
-        repair.look()?;
-        let mut report = Report {
+        let report = Report {
             name: Named::of(name),
             shard: self.shard,
             shards: count,
             generation: number,
-            repaired: !self.dry_run,
-            items: None,
+            items: repair.run(target)?,
         };
-        let text = format!("{shown}: shard {} of {count}", self.shard);
-        if self.dry_run {
-            output.data(&report, format_args!("{text} would be repaired"))?;
-            return Ok(Exit::Done);
-        }
-        let items = repair.run(target)?;
-        report.items = Some(items);
-        output.data(&report, format_args!("{text} repaired: {} items", amount::grouped(items)))?;
+        let items = amount::grouped(report.items);
+        let text = format!("{shown}: shard {} of {count} repaired: {items} items", self.shard);
+        output.data(&report, text)?;
         Ok(Exit::Done)
     }
 }
@@ -148,13 +138,11 @@ impl Repair<'_> {
     }
 
     /// Does something on the node of the shard. Tries again while that fails.
-    fn on_node<T: Send>(
+    fn on_node<T>(
         &self,
-        work: impl Fn(&mut Connection, bool) -> Result<T, Error> + Sync,
-    ) -> Result<Option<T>, Error> {
-        let key = [self.key().to_vec()];
-        let done = on_all(&self.servers, &key, |server, _, again| work(server, again))?;
-        Ok(done.into_iter().next())
+        work: impl Fn(&mut Connection, bool) -> Result<T, Error>,
+    ) -> Result<T, Error> {
+        retry(RETRY_FOR, |again| work(&mut self.servers.connect(self.key())?, again))
     }
 
     /// Checks that the shard is lost, and that the key that is filled is not somebody else's.
@@ -178,10 +166,9 @@ impl Repair<'_> {
 
     /// The type of a key; `None` if there is no key.
     fn kind(&self, key: &[u8]) -> Result<Option<String>, Error> {
-        let kind = self.on_node(|server, _| server.call_for_key(redis::cmd("TYPE").arg(key)))?;
-        Ok(match kind {
-            Some(Value::SimpleString(kind)) if kind != "none" => Some(kind),
-            _ => None,
+        self.on_node(|server, _| match server.call_for_key(redis::cmd("TYPE").arg(key))? {
+            Value::SimpleString(kind) => Ok(Some(kind).filter(|kind| kind != "none")),
+            other => Err(Error::reply("TYPE", &other)),
         })
     }
 
@@ -203,6 +190,7 @@ impl Repair<'_> {
 
     /// Fills the temporary key, and renames it. Returns the number of items.
     fn run(&self, target: Target) -> Result<u64, Error> {
+        self.look()?;
         let done = self.load(target).and_then(|(begun, items)| self.rename(&begun).map(|()| items));
         if done.is_err() {
             // The next run begins anew: it needs nothing of this one.
@@ -227,7 +215,7 @@ impl Repair<'_> {
             let (shard, generation) = (self.shard, &self.generation);
             New { key: &key, shard, generation, growth }.reserve(&self.servers, server, again)
         })?;
-        let begun = self.on_node(|server, _| Stamp::of(server, &key, self.shard))?.flatten();
+        let begun = self.on_node(|server, _| Stamp::of(server, &key, self.shard))?;
         let begun = begun.ok_or_else(|| self.lost())?;
         let totals = load_files(
             &format!("repair {}", name::readable(name::bytes(&arguments.name))),
@@ -249,11 +237,6 @@ impl Repair<'_> {
         Ok((begun, totals.items))
     }
 
-    /// What is at a key, if it is the shard.
-    fn seen(&self, server: &mut Connection, key: &[u8]) -> Result<Option<Stamp>, Error> {
-        Stamp::of(server, key, self.shard)
-    }
-
     fn lost(&self) -> Error {
         Error::incomplete(
             format!("repair {}: the server lost items of it", self.task()),
@@ -264,14 +247,14 @@ impl Repair<'_> {
     /// Puts the complete shard, which was filled as `begun`, in its place.
     fn rename(&self, begun: &Stamp) -> Result<(), Error> {
         let (key, temporary) = (self.key(), self.temporary());
-        let complete = self.on_node(|server, _| self.seen(server, &temporary))?.flatten();
+        let complete = self.on_node(|server, _| Stamp::of(server, &temporary, self.shard))?;
         let complete = complete.filter(|now| now.is_of(begun)).ok_or_else(|| self.lost())?;
         let is_complete = |now: Option<Stamp>| now.is_some_and(|stamp| stamp.has_all_of(&complete));
-        let rename = redis::cmd("RENAMENX").arg(&temporary).arg(key).take();
+        let rename = [redis::cmd("RENAMENX").arg(&temporary).arg(key).take()];
         let renamed = self.on_node(|server, again| {
             let reply = watched(server, &[&temporary], &rename, |server| {
                 self.is_current()?;
-                match self.seen(server, &temporary)? {
+                match Stamp::of(server, &temporary, self.shard)? {
                     // The reply to an earlier attempt may be lost.
                     None if again => Ok(true),
                     now => is_complete(now).then_some(true).ok_or_else(|| self.lost()),
@@ -284,16 +267,13 @@ impl Repair<'_> {
                 Err(error) => return Err(error),
             };
             // The server may have restarted, without the temporary key or with an older one.
-            if again && renamed && !is_complete(self.seen(server, key)?) {
+            if again && renamed && !is_complete(Stamp::of(server, key, self.shard)?) {
                 return Err(self.lost());
             }
             self.servers.acknowledged(server, last)?;
             Ok(renamed)
         })?;
-        match renamed {
-            Some(false) => Err(self.in_place("somebody has made a key")),
-            _ => self.note(),
-        }
+        if renamed { self.note() } else { Err(self.in_place("somebody has made a key")) }
     }
 
     /// Checks that the shard is one of the generation that answers.
@@ -320,6 +300,7 @@ impl Repair<'_> {
                         && matches!(now.next, Ok(Some(next)) if next.number < now.current.number)
                 })
         };
+        // A user without the right to WATCH may repair a filter that is not being rebuilt.
         let fields = sharded::fields(&mut self.servers.connect(name)?, name)?;
         if !fields.is_some_and(|fields| is_noted(&fields.into_iter().collect())) {
             return Ok(());

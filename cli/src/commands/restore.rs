@@ -23,15 +23,16 @@ use serde::Serialize;
 
 use crate::{
     amount,
+    at_once::Servers,
     connection::{Connection, Options},
     dump_file::{Chunk, PIPE, Reader},
     error::{Error, Exit},
     interrupt,
     name::{self, Named},
     output::Output,
-    progress::Alone,
-    restore_key::{Checked, Restore, first},
-    retry::RETRY_FOR,
+    progress::{Progress, Unit},
+    restore_key::{Checked, begin, changed, first, holds, load},
+    retry::{RETRY_FOR, retry},
     scan::TYPES,
     watched::watched,
 };
@@ -43,10 +44,7 @@ pub(crate) struct Arguments {
     file: PathBuf,
     /// Name of the filter to make
     name: OsString,
-    /// Goes on with an interrupted restore of this file
-    #[arg(long)]
-    resume: bool,
-    /// Replaces a filter of this name
+    /// Replaces a filter of this name, which is in one key
     #[arg(long)]
     replace: bool,
     /// Checks the file and the name, and changes nothing on the server
@@ -65,89 +63,74 @@ struct Report<'a> {
     bytes: u64,
 }
 
+/// Where the chunks come from.
+enum Input {
+    /// A file that was read to its end.
+    File(Checked),
+    /// A pipe, of which the header was read. It is read once, so it is checked while it is loaded.
+    Pipe(Box<Reader>, Chunk),
+}
+
 impl Arguments {
     pub(crate) fn run(&self, connection: &Options, output: &Output) -> Result<Exit, Error> {
         interrupt::register();
         if self.file.is_dir() {
             return self.restore_shards(connection, output);
         }
-        let mut progress = Alone::new(output, "checking".to_owned());
-        // A pipe is read once, so it is checked while it is loaded.
-        let mut pipe = match self.file == Path::new(PIPE) {
-            true if io::stdin().is_terminal() => {
-                let hint = "Name a file, or `redis-bloom dump NAME -o - |` before it.";
-                return Err(Error::usage("standard input is a terminal", hint));
-            }
-            true => {
-                let mut reader = Reader::of_stdin()?;
-                let header = first(&mut reader)?;
-                Some((reader, header))
-            }
-            false => None,
-        };
-        let checked = match &mut pipe {
-            None => Some(Checked::of(&self.file, &mut progress)?),
-            Some(_) if self.resume => {
-                let hint = "Restore it from the start: leave out --resume.";
-                return Err(Error::usage("a pipe cannot be read again", hint));
-            }
-            Some((reader, header)) if self.dry_run => {
-                Some(Checked::read(reader, header, &mut progress)?)
-            }
-            Some(_) => None,
-        };
-        drop(progress);
+        let input = self.input(output)?;
         let name = name::bytes(&self.name);
         let shown = name::readable(name);
-        let mut server = connection.target()?.connect_for(name)?;
-        if filter_exists(&mut server, name)? && !self.replace {
+        let servers = Servers::of(connection.target()?, output)?;
+        if filter_exists(&mut servers.connect(name)?, name)? && !self.replace {
             return Err(self.taken());
         }
+        let (file, size) = (name::readable_path(&self.file), amount::readable_bytes);
         if self.dry_run {
-            let Some(checked) = checked else { return Ok(Exit::Done) };
-            let (size, product) =
-                (amount::readable_bytes(checked.bytes), name::readable(checked.product.as_bytes()));
-            let file = name::readable_path(&self.file);
-            let text = format!("{file}: {size} of {product}; would be {shown}");
+            let checked = match input {
+                Input::File(checked) => checked,
+                Input::Pipe(mut reader, header) => {
+                    Checked::read(&mut reader, &header, &mut |_| {})?
+                }
+            };
+            let product = name::readable(checked.product.as_bytes());
+            let text = format!("{file}: {} of {product}; would be {shown}", size(checked.bytes));
             return self.say(&checked, text, output);
         }
         let key = name::beside(name, "restoring");
-        let hint = match &pipe {
-            None => {
-                let key = name::readable(&key);
-                format!("{key} has what is loaded: --resume goes on, drop removes it.")
-            }
-            Some(_) => "Nothing was restored: repeat both commands.".to_owned(),
-        };
-        let mut filling = Filling { server: &mut server, key: &key, begun: false, output };
-        let loaded = match (checked, &mut pipe) {
-            (Some(checked), _) => self.load_file(&mut filling, &checked).map(|()| checked),
-            (None, Some((reader, header))) => filling.load_pipe(reader, header),
-            (None, None) => return Ok(Exit::Done),
-        };
-        let begun = filling.begun;
-        let placed = loaded.and_then(|checked| {
+        let mut filling = Filling { servers: &servers, key: &key, begun: false, output };
+        let placed = filling.load(&self.file, input).and_then(|checked| {
             // Both keys must be in one node.
-            let placed =
-                server.follow(name, RETRY_FOR, |server, _| self.place(server, &key, &checked))?;
-            Ok((placed, checked))
+            let mut server = servers.connect(name)?;
+            let place = |server: &mut Connection, _| self.place(server, &key, &checked.header);
+            Ok((server.follow(name, RETRY_FOR, place)?, checked))
         });
-        let (placed, checked) = match placed {
-            Ok(placed) => placed,
-            Err(error) => {
-                if pipe.is_some() && begun {
-                    // The next run begins anew. If this fails, it says that the key is there.
-                    let _ = server.call(redis::cmd("UNLINK").arg(&key));
-                }
-                return Err(if begun { error.partly(hint) } else { error });
-            }
-        };
+        let is_placed = placed.as_ref().is_ok_and(|(placed, _)| *placed);
+        if !is_placed && filling.begun {
+            // If this fails, the next run says that the key is there.
+            let unlink = |mut server: Connection| server.call(redis::cmd("UNLINK").arg(&key));
+            let _ = servers.connect(&key).and_then(unlink);
+        }
+        let (placed, checked) = placed?;
         if !placed {
-            server.call(redis::cmd("UNLINK").arg(&key))?;
             return Err(self.taken());
         }
-        let (size, file) = (amount::readable_bytes(checked.bytes), name::readable_path(&self.file));
-        self.say(&checked, format!("{shown}: {size} from {file}"), output)
+        self.say(&checked, format!("{shown}: {} from {file}", size(checked.bytes)), output)
+    }
+
+    fn input(&self, output: &Output) -> Result<Input, Error> {
+        if self.file != Path::new(PIPE) {
+            let length = self.file.metadata().ok().map(|metadata| metadata.len());
+            let mut progress = Progress::new(output, "checking", length);
+            let watch = &mut |at| progress.at(at, at, Unit::Bytes);
+            return Checked::of(&self.file, watch).map(Input::File);
+        }
+        if io::stdin().is_terminal() {
+            let hint = "Name a file, or `redis-bloom dump NAME -o - |` before it.";
+            return Err(Error::usage("standard input is a terminal", hint));
+        }
+        let mut reader = Reader::of_stdin()?;
+        let header = first(&mut reader)?;
+        Ok(Input::Pipe(Box::new(reader), header))
     }
 
     fn taken(&self) -> Error {
@@ -170,73 +153,32 @@ impl Arguments {
         Ok(Exit::Done)
     }
 
-    /// Loads a file.
-    fn load_file(&self, to: &mut Filling<'_>, checked: &Checked) -> Result<(), Error> {
-        let Filling { server, key, begun, output } = to;
-        server.follow(key, RETRY_FOR, |server, again| {
-            let mut restore = Restore { server, key };
-            let mut done = self.chunks_done(&mut restore, checked, again, output)?;
-            if done == 0 {
-                let begins = restore.begin(&first(&mut Reader::open(&self.file)?)?);
-                // A server that refuses the header has nothing.
-                *begun |= !matches!(begins, Err(Error::Refused { .. }));
-                begins?;
-                done = 1;
-            }
-            *begun = true;
-            let mut progress = Alone::new(output, name::readable(key));
-            restore.load_file(&self.file, checked, done, &mut progress)?;
-            // Complete filters answer it, others do not.
-            server.call(redis::cmd("BF.INFO").arg(&**key)).map(|_| ())
-        })
-    }
-
     /// Gives the filter that was loaded into `key` its name. Returns `false` if that is taken.
     /// Another client may have made a key of another type there, or changed the loaded one.
-    fn place(&self, server: &mut Connection, key: &[u8], checked: &Checked) -> Result<bool, Error> {
+    fn place(&self, server: &mut Connection, key: &[u8], header: &[u8]) -> Result<bool, Error> {
         let name = name::bytes(&self.name);
         let rename = if self.replace { "RENAME" } else { "RENAMENX" };
-        let command = redis::cmd(rename).arg(key).arg(name).take();
+        let command = [redis::cmd(rename).arg(key).arg(name).take()];
         let watch = if self.replace { &[key, name][..] } else { &[key] };
         let renamed = watched(server, watch, &command, |server| {
             if self.replace {
                 filter_exists(server, name)?;
             }
-            checked.must_be_at(server, key).map(|()| true)
+            match holds(server, key, header)? {
+                true => Ok(true),
+                false => Err(Error::incomplete(
+                    format!("{} holds another filter than was loaded", name::readable(key)),
+                    "Restore it again when nobody else writes that key.",
+                )),
+            }
         })?;
         Ok(renamed != Some(Value::Int(0)))
-    }
-
-    /// How many chunks an earlier restore loaded.
-    fn chunks_done(
-        &self,
-        restore: &mut Restore,
-        checked: &Checked,
-        again: bool,
-        output: &Output,
-    ) -> Result<u64, Error> {
-        let key = restore.key;
-        if !filter_exists(restore.server, key)? {
-            return Ok(0);
-        }
-        if !self.resume && !again {
-            return Err(under_way(key));
-        }
-        let done = restore.chunks_done(&self.file, checked)?;
-        if done == 0 {
-            output.remark(format_args!(
-                "{} is of another file or server: loaded from the start",
-                name::readable(key)
-            ));
-            restore.server.call(redis::cmd("UNLINK").arg(key))?;
-        }
-        Ok(done)
     }
 }
 
 /// A key that is filled.
 struct Filling<'a> {
-    server: &'a mut Connection,
+    servers: &'a Servers,
     key: &'a [u8],
     /// Whether the server may have a part of the filter.
     begun: bool,
@@ -244,30 +186,46 @@ struct Filling<'a> {
 }
 
 impl Filling<'_> {
-    /// Loads what comes through a pipe. Nothing of it is there again for another try.
-    fn load_pipe(&mut self, reader: &mut Reader, header: &Chunk) -> Result<Checked, Error> {
-        if filter_exists(self.server, self.key)? {
-            return Err(under_way(self.key));
+    /// Loads a file or a pipe. If the node fails, a file is loaded from its start again.
+    fn load(&mut self, path: &Path, input: Input) -> Result<Checked, Error> {
+        let checked = match input {
+            Input::Pipe(mut reader, header) => return self.load_once(&mut reader, &header),
+            Input::File(checked) => checked,
+        };
+        let loaded = retry(RETRY_FOR, |_| {
+            let mut reader = Reader::open(path)?;
+            let header = first(&mut reader)?;
+            self.load_once(&mut reader, &header)
+        })?;
+        // What was loaded is what was checked.
+        match loaded.checksums == checked.checksums {
+            true => Ok(loaded),
+            false => Err(changed(path)),
         }
-        let mut restore = Restore { server: self.server, key: self.key };
-        let begins = restore.begin(header);
-        self.begun = !matches!(begins, Err(Error::Refused { .. }));
-        begins?;
-        restore.load(reader, &mut Alone::new(self.output, name::readable(self.key)))?;
-        self.server.call(redis::cmd("BF.INFO").arg(self.key))?;
-        Ok(Checked::ended(reader, header))
     }
-}
 
-/// The error of a restore that another one is in the way of.
-fn under_way(key: &[u8]) -> Error {
-    Error::refused_partly(
-        format!(
-            "restore: BUSYKEY {}: another restore is under way or was interrupted",
-            name::readable(key)
-        ),
-        format!("Go on with that one by --resume, or give it up by `drop {}`.", name::typed(key)),
-    )
+    fn load_once(&mut self, reader: &mut Reader, header: &Chunk) -> Result<Checked, Error> {
+        let mut server = self.servers.connect(self.key)?;
+        if self.begun {
+            server.call_for_key(redis::cmd("UNLINK").arg(self.key))?;
+        } else if filter_exists(&mut server, self.key)? {
+            return Err(Error::refused_partly(
+                format!(
+                    "restore: BUSYKEY {}: another restore is under way or was interrupted",
+                    name::readable(self.key)
+                ),
+                format!("Wait for it, or give it up by `drop {}`.", name::typed(self.key)),
+            ));
+        }
+        let begins = begin(&mut server, self.key, header);
+        // A server that refuses the header has nothing.
+        self.begun |= !matches!(begins, Err(Error::Refused { .. }));
+        begins?;
+        let label = name::readable(self.key);
+        let mut progress = Progress::new(self.output, &label, reader.length());
+        let watch = &mut |at| progress.at(at, at, Unit::Bytes);
+        load(&mut server, self.key, (reader, header), watch)
+    }
 }
 
 /// Whether there is a filter of this name.

@@ -23,7 +23,7 @@ impl Growth {
             Some(factor) => vec!["EXPANSION".to_owned(), factor.to_string()],
             None => vec!["NONSCALING".to_owned()],
         };
-        words.extend(self.window.into_iter().flat_map(|window| window::words(window.rules())));
+        words.extend(self.window.into_iter().flat_map(|window| window::words(window.0)));
         words
     }
 }
@@ -44,24 +44,5 @@ impl fmt::Display for Growth {
             Some(window) => write!(formatter, "window {window}"),
             None => formatter.write_str("no window"),
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use bloom::filter::{Rules, Span};
-
-    use super::*;
-
-    #[test]
-    fn a_growth_has_words() {
-        let rules = Rules { span: Span::Time(1_000), generations: 4, refresh: false };
-        let window = Growth { expansion: Some(1), window: Some(Window::from(rules)) };
-        let fixed = Growth { expansion: None, window: None };
-        assert_eq!(fixed.words(), ["NONSCALING"]);
-        assert_eq!(window.words(), ["EXPANSION", "1", "WINDOW", "EX", "1", "NOREFRESH"]);
-        assert_eq!(fixed.to_string(), "NONSCALING, no window");
-        let text = "EXPANSION 1, window 1s in 4 generations, since an item was added first";
-        assert!(window.to_string().starts_with(text), "{window}");
     }
 }

@@ -12,7 +12,7 @@ use crate::{
 const COMPLETED: [(&str, &str); 6] = [
     ("redis-bloom verif", "<verify>"),
     ("redis-bloom load urls --resu", "<load><urls><--resume>"),
-    ("redis-bloom drop urls --dry", "<drop><urls><--dry-run>"),
+    ("redis-bloom drop urls --js", "<drop><urls><--json>"),
     ("redis-bloom -p 7000 top --sort mem", "<-p><7000><top><--sort><memory>"),
     ("redis-bloom rebuild urls --com", "<rebuild><urls><--commit>"),
     ("redis-bloom completion fi", "<completion><fish>"),

@@ -15,17 +15,17 @@ fn run(words: &[&str]) -> Ran {
     command().args(words).output().expect("the tool runs").into()
 }
 
-/// `drop --dry-run` of the filter `urls` says that it is there.
+/// `info` shows the filter `urls`.
 #[track_caller]
 fn connects(words: &[&str]) {
-    let ran = run(&[words, &["drop", "--dry-run", "urls"]].concat());
-    assert_eq!((ran.code, ran.stderr.as_str()), (0, "urls would be removed\n"), "{words:?}");
+    let ran = run(&[words, &["info", "urls"]].concat());
+    assert_eq!((ran.code, ran.stderr.as_str()), (0, ""), "{words:?}");
 }
 
 /// The tool ends with exit code 3, and shows no password.
 #[track_caller]
 fn cannot_connect(words: &[&str]) -> String {
-    let ran = run(&[words, &["drop", "--dry-run", "urls"]].concat());
+    let ran = run(&[words, &["info", "urls"]].concat());
     assert_eq!(ran.code, 3, "{words:?}: {ran:?}");
     assert!(!ran.stderr.contains("secret"), "{}", ran.stderr);
     assert_eq!(ran.stderr.lines().count(), 2, "{}", ran.stderr);
@@ -56,8 +56,7 @@ fn a_server_is_reached_by_address_uri_and_socket() {
         ["-u".to_owned(), format!("redis://127.0.0.1:{port}/3")],
         ["-u".to_owned(), format!("unix://{}?db=3", socket.replace(' ', "%20"))],
     ] {
-        let ran: Ran =
-            command().args(&words).args(["drop", "third", "--dry-run"]).output().unwrap().into();
+        let ran: Ran = command().args(&words).args(["info", "third"]).output().unwrap().into();
         assert_eq!(ran.code, 0, "{words:?}: {ran:?}");
     }
     assert_eq!(run_at(&server, "-n 3 drop third").code, 0);
@@ -88,7 +87,7 @@ fn users_and_passwords_are_sent_from_options_environment_and_uri() {
     let server = Server::start();
     let mut client = server.client();
     client.run("BF.RESERVE urls 0.01 1000");
-    client.run("ACL SETUSER reader on >secret%/1 ~urls +type +client|setname +select");
+    client.run("ACL SETUSER reader on >secret%/1 ~urls +type +bf.info +client|setname +select");
     client.run("CONFIG SET requirepass secret0");
 
     let port = &server.port().to_string();
@@ -98,7 +97,7 @@ fn users_and_passwords_are_sent_from_options_environment_and_uri() {
     connects(&["-u", &format!("redis://reader:secret%25%2F1@127.0.0.1:{port}")]);
     let ran: Ran = command()
         .env("REDISCLI_AUTH", "secret0")
-        .args(["-p", port, "drop", "urls", "--dry-run"])
+        .args(["-p", port, "info", "urls"])
         .output()
         .expect("the tool runs")
         .into();
@@ -112,7 +111,7 @@ fn users_and_passwords_are_sent_from_options_environment_and_uri() {
     let ran: Ran = command()
         .env("REDISCLI_AUTH", "")
         .args(["-u", &format!("redis://:secret0@127.0.0.1:{port}")])
-        .args(["drop", "urls", "--dry-run"])
+        .args(["info", "urls"])
         .output()
         .expect("the tool runs")
         .into();
@@ -134,7 +133,7 @@ fn a_password_is_asked_for_on_the_terminal_and_not_shown() {
     let mut client = server.client();
     client.run("BF.RESERVE urls 0.01 1000");
     client.run("CONFIG SET requirepass secret0");
-    let asking = command_at(&server, "--askpass drop urls --dry-run");
+    let asking = command_at(&server, "--askpass info urls");
     for (password, expected) in [("secret0", 0), ("secret1", 3)] {
         let mut terminal = in_terminal(&asking, 24, 100);
         terminal.wait_for("Password:");
@@ -284,7 +283,7 @@ fn a_node_of_a_cluster_leads_to_the_node_that_has_the_key() {
         assert_eq!(client.call(key, &["BF.RESERVE", key, "0.01", "1000"]), ok());
         // Any node will do, replicas included.
         for node in &cluster.nodes {
-            assert_eq!(run_at(node, &format!("drop {key} --dry-run")).code, 0, "{key}");
+            assert_eq!(run_at(node, &format!("info {key}")).code, 0, "{key}");
         }
         assert_eq!(run_at(&cluster.nodes[0], &format!("drop {key}")).code, 0, "{key}");
         assert_eq!(client.call(key, &["EXISTS", key]), int(0));

@@ -14,7 +14,7 @@ use crate::{
     fake::Fake,
     harness::{
         self, Client, Cluster, Fault, PRIMARIES, Proxy, Random, Reply, SLOTS, Server, Stopped, int,
-        load, madd, mexists, numbered, ok, slot, wait_until,
+        madd, mexists, numbered, ok, slot, wait_until,
     },
     relay::{Before, relayed},
     run::{Ran, catches_ctrl_c, command_at, press_ctrl_c, run_at},
@@ -38,21 +38,11 @@ fn file_in(server: &Server) -> PathBuf {
     server.dir().join("urls.dump")
 }
 
-fn part_of(file: &Path) -> PathBuf {
-    file.with_extension("dump.part")
-}
-
-/// Keeps the header and the first `records` records of a dump as an interrupted dump leaves it.
-fn interrupted_after(file: &Path, records: usize, more: usize) {
-    let bytes = fs::read(file).unwrap();
-    let number = |at: usize| u64::from_le_bytes(bytes[at..at + 8].try_into().unwrap()) as usize;
-    let mut end = 8 + 2 + 2 + usize::from(u16::from_le_bytes([bytes[10], bytes[11]])) + 8;
-    for _ in 0..records {
-        assert_eq!(bytes[end], b'C');
-        end += 17 + number(end + 9) + 8;
-    }
-    fs::write(part_of(file), &bytes[..end + more]).unwrap();
-    fs::remove_file(file).unwrap();
+/// The names beside the file: a dump that is not complete has another one.
+fn beside(file: &Path) -> Vec<String> {
+    let entries = fs::read_dir(file.parent().expect("a directory")).expect("a directory");
+    let names = entries.map(|entry| entry.expect("a file").file_name().into_string().unwrap());
+    names.filter(|name| name.starts_with("urls.dump") && name != "urls.dump").collect()
 }
 
 #[test]
@@ -99,13 +89,13 @@ fn what_they_say() {
     assert_eq!((ran.code, ran.stderr), (0, format!("{seed}\n")));
     assert_eq!(ran.stdout, format!("urls: 1.40 kB in {name}\n"));
     assert_eq!(file.metadata().unwrap().permissions().mode() & 0o777, 0o600);
-    assert!(!part_of(&file).exists());
+    assert!(beside(&file).is_empty());
     let bytes = fs::read(&file).unwrap();
-    assert!(bytes.starts_with(b"rb-dump\n\x01\x00\x11\x00redis-bloom 0.1.0"), "{bytes:?}");
+    assert!(bytes.starts_with(b"rb-dump\n\x01\x00\x0b\x00redis-bloom"), "{bytes:?}");
 
     let ran = run_on(&server, "dump urls -o FILE --json --quiet", &file);
     let report = serde_json::json!({
-        "name": "urls", "file": name.to_string(), "product": "redis-bloom 0.1.0",
+        "name": "urls", "file": name.to_string(), "product": "redis-bloom",
         "chunks": 2, "bytes": 1400, "changed": false,
     });
     assert_eq!((ran.code, checked("dump", &ran.stdout)), (0, vec![report]));
@@ -113,7 +103,7 @@ fn what_they_say() {
     assert_eq!(fs::read(&file).unwrap(), bytes, "a filter that stays has one dump");
 
     let ran = run_on(&server, "restore FILE copy --dry-run", &file);
-    let expected = format!("{name}: 1.40 kB of redis-bloom 0.1.0; would be copy\n");
+    let expected = format!("{name}: 1.40 kB of redis-bloom; would be copy\n");
     assert_eq!((ran.code, ran.stdout), (0, expected));
     assert_eq!(client.run("EXISTS copy"), int(0));
     let ran = run_on(&server, "restore FILE copy", &file);
@@ -121,7 +111,7 @@ fn what_they_say() {
     for words in ["restore FILE other --json --dry-run", "restore FILE other --json"] {
         let ran = run_on(&server, words, &file);
         let report = serde_json::json!({
-            "name": "other", "file": name.to_string(), "product": "redis-bloom 0.1.0",
+            "name": "other", "file": name.to_string(), "product": "redis-bloom",
             "chunks": 2, "bytes": 1400,
         });
         assert_eq!((ran.code, checked("restore", &ran.stdout)), (0, vec![report]), "{words}");
@@ -137,25 +127,19 @@ fn a_dump_overwrites_nothing_but_a_dump() {
     let file = file_in(&server);
     client.run("BF.ADD urls a");
     fs::write(&file, "https://example.com/\n").unwrap();
-    for words in ["dump urls -o FILE", "dump urls -o FILE --resume"] {
-        let ran = run_on(&server, words, &file);
-        assert_eq!((ran.code, ran.stdout.as_str()), (2, ""), "{words}: {ran:?}");
-        assert!(ran.stderr.contains("it exists, and is no dump of a filter\n"), "{ran:?}");
-        assert_eq!(fs::read(&file).unwrap(), b"https://example.com/\n");
-    }
+    let ran = run_on(&server, "dump urls -o FILE", &file);
+    assert_eq!((ran.code, ran.stdout.as_str()), (2, ""), "{ran:?}");
+    assert!(ran.stderr.contains("it exists, and is no dump of a filter\n"), "{ran:?}");
+    assert_eq!(fs::read(&file).unwrap(), b"https://example.com/\n");
+    // Nor one that takes the name meanwhile.
     fs::remove_file(&file).unwrap();
-    // A download that is not complete has the name of a part.
-    fs::write(part_of(&file), "precious").unwrap();
-    for words in ["dump urls -o FILE", "dump urls -o FILE --resume"] {
-        let ran = run_on(&server, words, &file);
-        assert_eq!((ran.code, ran.stdout.as_str()), (2, ""), "{words}: {ran:?}");
-        assert!(
-            ran.stderr.contains(".dump.part: it exists, and is no dump of a filter"),
-            "{ran:?}"
-        );
-        assert_eq!(fs::read(part_of(&file)).unwrap(), b"precious");
-    }
-    fs::remove_file(part_of(&file)).unwrap();
+    let place = Before { after: "BF.SCANDUMP", command: 0 };
+    let run = relayed(&server, server.dir(), "dump urls -o urls.dump", place, |_| {
+        fs::write(&file, "precious").is_ok()
+    });
+    assert_eq!(run.output.status.code(), Some(2));
+    assert_eq!(fs::read(&file).unwrap(), b"precious");
+    assert!(beside(&file).is_empty());
     // An empty file is no dump either.
     fs::write(&file, "").unwrap();
     assert_eq!(run_on(&server, "dump urls -o FILE", &file).code, 2);
@@ -180,7 +164,7 @@ fn a_filter_goes_through_a_pipe() {
     };
     let whole = dumped();
     assert_eq!((whole.status.code(), &*whole.stderr), (Some(0), &b"urls: 42.7 MB\n"[..]));
-    assert!(!from.dir().join("-").exists() && !from.dir().join("-.part").exists());
+    assert!(!from.dir().join("-").exists());
     let restored = |words: &str, bytes: &[u8]| {
         let mut restore = command_at(&to, words);
         let child = restore.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
@@ -190,7 +174,6 @@ fn a_filter_goes_through_a_pipe() {
         Ran::from(child.wait_with_output().expect("the tool ends"))
     };
     assert_eq!(restored("restore - copy --dry-run", &whole.stdout).code, 0);
-    assert_eq!(restored("restore - copy --resume", &whole.stdout).code, 2);
     assert_eq!(client.run("DBSIZE"), int(0));
     assert_eq!(restored("restore - copy", &whole.stdout).done(), "copy: 42.7 MB from -\n");
     assert_eq!(harness::digest(&mut client, "copy"), harness::digest(&mut from.client(), "urls"));
@@ -213,7 +196,6 @@ fn a_filter_goes_through_a_pipe() {
     drop(dump.stdout.take());
     assert_eq!(dump.wait().unwrap().code(), Some(141));
     assert_eq!(Ran::from(command_at(&from, "dump none -o -").output().unwrap()).code, 4);
-    assert_eq!(run_at(&from, "dump urls -o - --resume").code, 2);
     // What is in the pipe cannot be taken back if the filter changes.
     let place = Before { after: "BF.SCANDUMP", command: 2 };
     let run = relayed(&from, from.dir(), "dump urls -o -", place, |_| {
@@ -351,37 +333,6 @@ fn damaged_files_are_refused() {
 }
 
 #[test]
-fn an_interrupted_dump_is_continued() {
-    let server = Server::start();
-    let mut client = server.client();
-    let file = file_in(&server);
-    client.run(LARGE);
-    harness::madd(&mut client, "urls", &numbered("item", 10_000));
-    assert_eq!(run_on(&server, "dump urls -o FILE", &file).code, 0);
-    let whole = fs::read(&file).unwrap();
-    // The last one lacks nothing but its name.
-    for (records, more) in [(1, 0), (2, 0), (2, 12_345), (3, 1), (4, 0), (4, 33)] {
-        client.run("CONFIG RESETSTAT");
-        interrupted_after(&file, records, more);
-        let ran = run_on(&server, "dump urls -o FILE --resume", &file);
-        assert_eq!(ran.code, 0, "{ran:?}");
-        assert!(fs::read(&file).unwrap() == whole, "after {records} records");
-        // The header at the start and at the end, the chunks that are missing, and the end.
-        let calls = client.run("INFO commandstats").text().to_ascii_lowercase();
-        let expected = format!("cmdstat_bf.scandump:calls={},", 2 + (4 - records) + 1);
-        assert!(calls.contains(&expected), "{expected}: {calls}");
-    }
-    // Without --resume it begins again.
-    interrupted_after(&file, 2, 0);
-    assert_eq!(run_on(&server, "dump urls -o FILE", &file).code, 0);
-    assert!(fs::read(&file).unwrap() == whole);
-    // With nothing to go on with, too.
-    fs::remove_file(&file).unwrap();
-    assert_eq!(run_on(&server, "dump urls -o FILE --resume", &file).code, 0);
-    assert!(fs::read(&file).unwrap() == whole);
-}
-
-#[test]
 fn additions_during_a_dump_are_harmless() {
     let server = Server::start();
     let mut client = server.client();
@@ -389,13 +340,15 @@ fn additions_during_a_dump_are_harmless() {
     client.run(LARGE);
     let before = numbered("before", 10_000);
     harness::madd(&mut client, "urls", &before);
-    assert_eq!(run_on(&server, "dump urls -o FILE", &file).code, 0);
-    interrupted_after(&file, 2, 0);
-    harness::madd(&mut client, "urls", &numbered("during", 10_000));
-    let ran = run_on(&server, "dump urls -o FILE --resume", &file);
-    assert_eq!(ran.code, 0, "{ran:?}");
-    let said = "Items were added during the dump. It has all that were in when it began.\n";
-    assert!(ran.stderr.starts_with(said), "{ran:?}");
+    // The header was read, and a chunk of three.
+    let place = Before { after: "BF.SCANDUMP", command: 1 };
+    let run = relayed(&server, server.dir(), "--json dump urls -o urls.dump", place, |_| {
+        harness::madd(&mut client, "urls", &numbered("during", 10_000));
+        true
+    });
+    let ran = Ran::from(run.output);
+    assert_eq!((ran.code, run.reached), (0, true), "{ran:?}");
+    assert_eq!(checked("dump", &ran.stdout)[0]["changed"], true);
     assert_eq!(run_on(&server, "restore FILE copy", &file).code, 0);
     assert!(mexists(&mut client, "copy", &before).iter().all(|&present| present));
     assert_eq!(client.run("BF.CARD copy"), client.run("BF.CARD urls"));
@@ -442,8 +395,9 @@ fn a_restore_gives_no_other_filter_the_name() {
     }
 }
 
+/// A filter that changes between two chunks, in a way that would give the copy parts of two states.
 #[test]
-fn another_filter_is_not_continued() {
+fn another_filter_is_dumped_from_the_start() {
     let server = Server::start();
     let mut client = server.client();
     let file = file_in(&server);
@@ -470,41 +424,44 @@ fn another_filter_is_not_continued() {
             "older" => add(&mut client, 100),
             _ => {}
         }
-        assert_eq!(run_on(&server, "dump urls -o FILE", &file).code, 0);
-        interrupted_after(&file, 2, 0);
-        if change.starts_with("BF.RESERVE") {
-            client.run("DEL urls");
-        }
-        if change == "grow" {
-            // More than the first layer is made for.
-            add(&mut client, 14_500);
-            assert_eq!(client.run("BF.INFO urls FILTERS").elements()[0], int(2));
-        } else if change == "shift" {
-            // All generations give way to new ones, as many and as large.
-            add(&mut client, 4_000);
-            // The server removes what is forgotten when it has time.
-            wait_until("only what is remembered is left", || {
-                let lines = client.run("BF.DEBUG urls");
-                let text = lines.elements()[1].text();
-                let number = |name: &str| {
-                    let words = text.split(' ').find_map(|word| word.strip_prefix(name));
-                    words.expect("a word").to_owned()
-                };
-                number("slots:") == number("size:")
-            });
-        } else if change == "older" {
-            // A copy from before the dump: with fewer items.
-            assert_eq!(client.cmd(&[b"RESTORE", &b"urls"[..], b"0", &older, b"REPLACE"]), ok());
-        } else {
-            client.run(change);
-        }
-        let ran = run_on(&server, "dump urls -o FILE --resume", &file);
-        assert_eq!(ran.code, 0, "{ran:?}");
-        let said = match change {
-            "older" => "urls changed during the dump\n",
-            _ => "The filter is not the same: the dump begins again.\n",
+        let mut changed = || {
+            if change.starts_with("BF.RESERVE") {
+                client.run("DEL urls");
+            }
+            if change == "grow" {
+                // More than the first layer is made for.
+                add(&mut client, 14_500);
+                assert_eq!(client.run("BF.INFO urls FILTERS").elements()[0], int(2));
+            } else if change == "shift" {
+                // All generations give way to new ones, as many and as large.
+                add(&mut client, 4_000);
+                // The server removes what is forgotten when it has time.
+                wait_until("only what is remembered is left", || {
+                    let lines = client.run("BF.DEBUG urls");
+                    let text = lines.elements()[1].text();
+                    let number = |name: &str| {
+                        let words = text.split(' ').find_map(|word| word.strip_prefix(name));
+                        words.expect("a word").to_owned()
+                    };
+                    number("slots:") == number("size:")
+                });
+            } else if change == "older" {
+                // A copy from before the dump: with fewer items.
+                let restore = [&b"RESTORE"[..], b"urls", b"0", &older, b"REPLACE"];
+                assert_eq!(client.cmd(&restore), ok());
+            } else {
+                client.run(change);
+            }
+            true
         };
-        assert!(ran.stderr.starts_with(said), "{change}: {ran:?}");
+        // The header was read, and a chunk.
+        let place = Before { after: "BF.SCANDUMP", command: 1 };
+        let words = "--json dump urls -o urls.dump";
+        let run = relayed(&server, server.dir(), words, place, |_| changed());
+        let ran = Ran::from(run.output);
+        assert_eq!((ran.code, run.reached), (0, true), "{change}: {ran:?}");
+        // The filter changed during the first attempt, and not during the second one.
+        assert_eq!(checked("dump", &ran.stdout)[0]["changed"], false, "{change}");
         assert_eq!(run_on(&server, "restore FILE copy", &file).code, 0);
         let [copy, urls] = ["copy", "urls"].map(|key| harness::digest(&mut client, key));
         assert_eq!(copy, urls, "{change}");
@@ -545,8 +502,9 @@ fn counts_may_change_during_a_dump() {
     assert!((1_000..=1_002).contains(&client.run("BF.CARD copy").int()));
 }
 
+/// A killed dump leaves no file of its name, a killed restore no filter.
 #[test]
-fn killed_dumps_and_restores_are_resumed() {
+fn killed_dumps_and_restores_leave_nothing_that_passes_for_whole() {
     let server = Server::start();
     let mut client = server.client();
     let file = file_in(&server);
@@ -560,17 +518,24 @@ fn killed_dumps_and_restores_are_resumed() {
         let _ = fs::remove_file(&file);
         kill_during(&server, "dump urls -o FILE", &file, random.below(40));
         assert!(!file.exists() || fs::read(&file).unwrap() == whole, "no part has the name");
-        assert_eq!(run_on(&server, "dump urls -o FILE --resume", &file).code, 0);
+        assert_eq!(run_on(&server, "dump urls -o FILE", &file).code, 0);
         assert!(fs::read(&file).unwrap() == whole);
 
         client.run("DEL copy");
         kill_during(&server, "restore FILE copy", &file, random.below(60));
+        // What the killed tool had sent may be applied only now.
+        wait_until("the connection of the killed tool is closed", || {
+            !client.run("CLIENT LIST").text().contains("name=redis-bloom")
+        });
         if client.run("EXISTS copy") == int(0) {
-            // What the killed tool had sent may be applied only now.
-            wait_until("the connection of the killed tool is closed", || {
-                !client.run("CLIENT LIST").text().contains("name=redis-bloom")
-            });
-            let ran = run_on(&server, "restore FILE copy --resume", &file);
+            if client.run("DBSIZE") == int(2) {
+                let ran = run_on(&server, "restore FILE copy", &file);
+                let says = "another restore is under way or was interrupted";
+                assert!(ran.code == 4 && ran.stderr.contains(says), "{ran:?}");
+                let key = client.run("KEYS copy:restoring:*").elements()[0].text();
+                run_at(&server, &format!("drop {key}")).done();
+            }
+            let ran = run_on(&server, "restore FILE copy", &file);
             assert_eq!(ran.code, 0, "{ran:?}");
         }
         assert_eq!(harness::digest(&mut client, "copy"), digest);
@@ -602,8 +567,9 @@ fn through(proxy: &Proxy, words: &str, file: &Path) -> Ran {
     command.output().expect("the tool runs").into()
 }
 
+/// A connection that breaks: the file is begun again. A chunk that was changed on its way is seen.
 #[test]
-fn broken_connections_are_resumed() {
+fn after_a_broken_connection_a_dump_and_a_restore_begin_again() {
     let server = Server::start();
     let mut client = server.client();
     let file = file_in(&server);
@@ -613,46 +579,35 @@ fn broken_connections_are_resumed() {
     let whole = fs::read(&file).unwrap();
     fs::remove_file(&file).unwrap();
     // In the second of three chunks of 16 MiB: cut, then changed.
-    let faults = [Fault::Cut(25_000_000), Fault::Change(25_000_000)];
-    let proxy = Proxy::before(server.port(), &faults);
-    let ran = through(&proxy, "dump urls -o FILE", &file);
-    assert_eq!((ran.code, ran.stdout.as_str()), (5, ""), "{ran:?}");
-    assert!(ran.stderr.ends_with("\n  dump --resume goes on from here.\n"), "{ran:?}");
-    let kept = part_of(&file).metadata().unwrap().len();
-    assert!((16 << 20..17 << 20).contains(&kept), "{kept}");
-    let ran = through(&proxy, "dump urls -o FILE", &file);
+    let cutting = [Fault::Cut(25_000_000)];
+    let ran = through(&Proxy::before(server.port(), &cutting), "dump urls -o FILE", &file);
+    assert_eq!(ran.code, 0, "{ran:?}");
+    assert!(fs::read(&file).unwrap() == whole);
+    let changing = [Fault::Change(25_000_000)];
+    let ran = through(&Proxy::before(server.port(), &changing), "dump urls -o FILE", &file);
     assert_eq!(ran.code, 5, "{ran:?}");
     assert!(ran.stderr.contains("damaged on its way"), "{ran:?}");
-    assert_eq!(proxy.left(), 0);
-    assert_eq!(run_on(&server, "dump urls -o FILE --resume", &file).code, 0);
-    assert!(fs::read(&file).unwrap() == whole);
-
-    // The replies are short: OK to CLIENT SETNAME, none to three TYPE, OK to the header and to a
-    // chunk. The next one is lost.
-    let proxy = Proxy::before(server.port(), &[Fault::Cut(5 + 3 * 7 + 2 * 5)]);
-    let ran = through(&proxy, "restore FILE copy", &file);
-    assert_eq!(ran.code, 5, "{ran:?}");
-    assert!(ran.stderr.contains(" has what is loaded: --resume goes on, drop removes it."));
-    assert_eq!(client.run("EXISTS copy"), int(0));
-    assert_eq!(client.run("DBSIZE"), int(2));
-    wait_until("the server has seen the end of the connection", || {
-        !client.run("CLIENT LIST").text().contains("name=redis-bloom")
+    assert!(fs::read(&file).unwrap() == whole && beside(&file).is_empty());
+    // The header was sent, and a chunk.
+    let place = Before { after: "BF.LOADCHUNK", command: 1 };
+    let run = relayed(&server, server.dir(), "restore urls.dump copy", place, |_| {
+        client.run("CLIENT KILL TYPE normal SKIPME yes");
+        true
     });
-    assert_eq!(run_on(&server, "restore FILE copy --resume", &file).code, 0);
-    let digest = harness::digest(&mut client, "urls");
-    assert_eq!(harness::digest(&mut client, "copy"), digest);
+    let ran = Ran::from(run.output);
+    assert!(run.reached && ran.code == 0, "{ran:?}");
+    assert_eq!(harness::digest(&mut client, "copy"), harness::digest(&mut client, "urls"));
     assert_eq!(client.run("DBSIZE"), int(2));
 }
 
 #[test]
-fn ctrl_c_leaves_what_is_resumed() {
+fn ctrl_c_leaves_nothing() {
     let server = Server::start();
     let mut client = server.client();
     let file = file_in(&server);
     client.run("BF.RESERVE urls 0.01 160000000 SEED 2");
     assert_eq!(run_on(&server, "dump urls -o FILE", &file).code, 0);
-    let whole = fs::read(&file).unwrap();
-    for words in ["dump urls -o FILE", "restore FILE copy"] {
+    for words in ["restore FILE copy", "dump urls -o FILE"] {
         if words.starts_with("dump") {
             fs::remove_file(&file).unwrap();
         }
@@ -665,23 +620,21 @@ fn ctrl_c_leaves_what_is_resumed() {
             .stdout(Stdio::piped())
             .spawn()
             .expect("the tool runs");
-        wait_until("a part is done", || part_of(&file).exists() || client.run("DBSIZE") == int(2));
+        wait_until("a part is done", || {
+            !beside(&file).is_empty() || client.run("DBSIZE") == int(2)
+        });
         // While the server is stopped, no chunk comes, and the signal is seen before the next.
         let stopped = Stopped::stop(server.pid());
-        let kill = format!("kill -INT {}", child.id());
-        assert!(Command::new("sh").args(["-c", &kill]).status().unwrap().success());
+        press_ctrl_c(&child);
         std::thread::sleep(Duration::from_millis(50));
         std::mem::drop(stopped);
         let ran: Ran = child.wait_with_output().expect("the tool ends").into();
         assert_eq!((ran.code, ran.stdout.as_str()), (130, ""), "{words}: {ran:?}");
-        assert!(ran.stderr.starts_with("redis-bloom: interrupted\n"), "{ran:?}");
-        let ran = run_on(&server, &format!("{words} --resume"), &file);
-        assert_eq!(ran.code, 0, "{ran:?}");
-        assert!(fs::read(&file).unwrap() == whole);
+        assert!(ran.stderr.starts_with("redis-bloom: interrupted\n  Nothing was "), "{ran:?}");
+        assert_eq!(client.run("DBSIZE"), int(1), "{words}");
+        assert!(beside(&file).is_empty(), "{words}");
     }
-    let digest = harness::digest(&mut client, "urls");
-    assert_eq!(harness::digest(&mut client, "copy"), digest);
-    assert_eq!(client.run("DBSIZE"), int(2));
+    assert!(!file.exists());
 }
 
 /// Starts a restore of a large filter, and stops it before it has loaded everything.
@@ -714,12 +667,12 @@ fn a_key_of_another_type_that_appears_is_not_replaced() {
     let ran: Ran = child.wait_with_output().expect("the tool ends").into();
     assert_eq!((ran.code, ran.stdout.as_str()), (4, ""), "{ran:?}");
     assert!(ran.stderr.contains("WRONGTYPE the key holds a string"), "{ran:?}");
-    assert!(ran.stderr.ends_with(" has what is loaded: --resume goes on, drop removes it.\n"));
     assert_eq!(client.run("GET copy").text(), "value");
+    assert_eq!(client.run("DBSIZE"), int(2), "what was loaded is gone");
 }
 
 #[test]
-fn a_file_that_changes_during_a_restore_leaves_a_key_that_is_named() {
+fn a_file_that_changes_during_a_restore_is_noticed() {
     let server = Server::start();
     let file = file_in(&server);
     let (child, stopped) = stopped_restore(&server, "--quiet restore", &file);
@@ -727,7 +680,7 @@ fn a_file_that_changes_during_a_restore_leaves_a_key_that_is_named() {
     std::mem::drop(stopped);
     let ran: Ran = child.wait_with_output().expect("the tool ends").into();
     assert_eq!((ran.code, ran.stdout.as_str()), (2, ""), "{ran:?}");
-    assert!(ran.stderr.ends_with(" has what is loaded: --resume goes on, drop removes it.\n"));
+    assert_eq!(server.client().run("DBSIZE"), int(1), "what was loaded is gone");
 }
 
 /// A pipe cannot be read twice, and one without a writer would be waited for.
@@ -793,7 +746,7 @@ fn a_key_that_changes_between_check_and_rename_is_checked_again() {
 
 /// A limit of the file's size, in place of a full disk.
 #[test]
-fn a_full_disk_leaves_what_is_resumed() {
+fn a_full_disk_leaves_no_file() {
     let server = Server::start();
     let mut client = server.client();
     let file = file_in(&server);
@@ -803,11 +756,8 @@ fn a_full_disk_leaves_what_is_resumed() {
     let tool = command_at(&server, "dump urls -o");
     command.arg(tool.get_program()).args(tool.get_args()).arg(&file);
     let ran: Ran = command.output().expect("bash runs").into();
-    assert_eq!((ran.code, ran.stdout.as_str()), (5, ""), "{ran:?}");
-    assert!(ran.stderr.ends_with("\n  dump --resume goes on from here.\n"), "{ran:?}");
-    assert_eq!(run_on(&server, "dump urls -o FILE --resume", &file).code, 0);
-    assert_eq!(run_on(&server, "restore FILE copy", &file).code, 0);
-    assert_eq!(harness::digest(&mut client, "copy"), harness::digest(&mut client, "urls"));
+    assert_eq!((ran.code, ran.stdout.as_str()), (2, ""), "{ran:?}");
+    assert!(!file.exists() && beside(&file).is_empty());
 }
 
 /// A name of a file that a terminal would obey.
@@ -828,44 +778,6 @@ fn names_of_files_are_escaped() {
     fs::remove_file(&file).unwrap();
     let ran = run_on(&server, "restore FILE copy", &file);
     assert!(ran.stderr.contains("a\\u{1b}[2J") && !ran.stderr.contains('\x1b'), "{ran:?}");
-}
-
-#[test]
-fn a_half_loaded_filter_is_continued() {
-    let server = Server::start();
-    let mut client = server.client();
-    let file = file_in(&server);
-    client.run(LARGE);
-    harness::madd(&mut client, "urls", &numbered("item", 10_000));
-    client.run("RENAME urls {urls}");
-    assert_eq!(run_on(&server, "dump {urls} -o FILE", &file).code, 0);
-    let pieces = harness::dump(&mut client, "{urls}");
-    assert_eq!(pieces.len(), 4, "a header and three chunks");
-    let temporary = "{urls}:2:restoring:0";
-    for done in 1..=4 {
-        for piece in &pieces[..done] {
-            load(&mut client, temporary, piece);
-        }
-        let ran = run_on(&server, "restore FILE {urls}:2", &file);
-        assert_eq!(ran.code, 4);
-        let error = format!("BUSYKEY {temporary}: another restore is under way or was interrupted");
-        assert!(ran.stderr.contains(&error), "{ran:?}");
-        let ran = run_on(&server, "restore FILE {urls}:2 --resume", &file);
-        assert_eq!(ran.code, 0, "{done}: {ran:?}");
-        // A complete filter takes no header, so that nobody can know what it is.
-        assert_eq!(ran.stderr.contains("loaded from the start"), done == 4, "{done}: {ran:?}");
-        let digest = harness::digest(&mut client, "{urls}");
-        assert_eq!(harness::digest(&mut client, "{urls}:2"), digest);
-        client.run("DEL {urls}:2");
-    }
-    // The beginning of another filter.
-    client.run("BF.RESERVE other 0.01 1000");
-    let header = harness::dump(&mut client, "other").swap_remove(0);
-    load(&mut client, temporary, &header);
-    let ran = run_on(&server, "restore FILE {urls}:2 --resume", &file);
-    assert_eq!(ran.code, 0, "{ran:?}");
-    assert!(ran.stderr.contains("is of another file or server: loaded from the start"), "{ran:?}");
-    assert_eq!(client.run("EXISTS {urls}:2:restoring:0"), int(0));
 }
 
 #[test]
@@ -941,12 +853,9 @@ fn least_rights() {
     client.run(transactions);
     let ran = run_on(&server, "--user dumper --pass secret dump urls -o FILE", &file);
     assert_eq!(ran.code, 0, "{ran:?}");
-    let bytes = fs::read(&file).unwrap();
-    assert!(bytes.starts_with(b"rb-dump\n\x01\x00\x0b\x00redis-bloom"), "no version: {bytes:?}");
     let words = "--user restorer --pass secret restore FILE copy";
     assert_eq!(run_on(&server, words, &file).code, 0);
     assert_eq!(run_on(&server, &format!("{words} --replace"), &file).code, 0);
-    assert_eq!(run_on(&server, &format!("{words} --replace --resume"), &file).code, 0);
     let words = "--user renamer --pass secret restore FILE copy --replace";
     assert_eq!(run_on(&server, words, &file).code, 0);
     let ran = run_on(&server, "--user dumper --pass secret restore FILE copy", &file);
@@ -969,7 +878,7 @@ fn errors_have_their_exit_codes() {
     let ran = run_on(&server, "dump text -o FILE", &file);
     assert_eq!(ran.code, 4);
     assert!(ran.stderr.starts_with("redis-bloom: BF.INFO: WRONGTYPE"), "{ran:?}");
-    assert!(!file.exists() && !part_of(&file).exists());
+    assert!(!file.exists() && beside(&file).is_empty());
     for output in ["/dev/null", "/nonexistent/file", "/tmp"] {
         let ran = run_at(&server, &format!("dump urls -o {output}"));
         assert_eq!((ran.code, ran.stdout.as_str()), (2, ""), "{ran:?}");
@@ -1023,30 +932,11 @@ fn redisbloom_and_back() {
         same(&mut to, &mut from);
         assert_eq!(from.run("DBSIZE"), int(1));
     }
-    // RedisBloom's format has one state, that of its header.
-    assert_eq!(run_on(&theirs, "dump urls -o FILE", &file).code, 0);
-    interrupted_after(&file, 2, 0);
-    from.run("BF.ADD urls during");
-    let ran = run_on(&theirs, "dump urls -o FILE --resume", &file);
-    assert!(ran.stderr.contains("The filter is not the same"), "{ran:?}");
-    assert_eq!(run_on(&ours, "restore FILE urls --replace", &file).code, 0);
-    assert_eq!(from.run("BF.CARD urls"), to.run("BF.CARD urls"));
-    assert!(mexists(&mut to, "urls", &items).iter().all(|&present| present));
-
-    // A half-loaded key of RedisBloom cannot be asked what it has.
-    let pieces = harness::dump(&mut from, "urls");
-    load(&mut from, "{copy}:restoring:0", &pieces[0]);
-    let ran = run_on(&theirs, "restore FILE {copy} --resume", &file);
-    assert_eq!(ran.code, 0, "{ran:?}");
-    assert!(ran.stderr.contains("loaded from the start"), "{ran:?}");
-    assert!(mexists(&mut from, "{copy}", &items).iter().all(|&present| present));
-
     // A native filter is no filter of RedisBloom.
     to.run("BF.ADD native a");
     assert_eq!(run_on(&ours, "dump native -o FILE", &file).code, 0);
     let ran = run_on(&theirs, "restore FILE native", &file);
     assert_eq!(ran.code, 4);
     assert!(ran.stderr.contains("ERR received bad data"), "{ran:?}");
-    assert_eq!(from.run("EXISTS native"), int(0));
-    assert_eq!(from.run("DBSIZE"), int(2));
+    assert_eq!(from.run("DBSIZE"), int(1));
 }

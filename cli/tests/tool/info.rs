@@ -140,10 +140,7 @@ fn info_shows_what_valkey_bloom_says() {
     let text = run(&format!("-p {} info urls", fake.port)).done();
     assert_eq!(text, include_str!("golden/info-valkey-bloom.txt"));
     let lines = checked("info", &run(&format!("-p {} info urls --json", fake.port)).done());
-    assert_eq!(
-        (&lines[0]["module"], &lines[0]["max_capacity"]),
-        (&"valkey-bloom".into(), &26_214_300.into())
-    );
+    assert_eq!(lines[0]["module"], "valkey-bloom");
     let asked: Vec<_> =
         fake.commands().into_iter().filter(|asked| asked.starts_with("BF.")).collect();
     assert_eq!(asked, ["BF.INFO urls", "BF.INFO urls"], "no command in vain");

@@ -362,20 +362,6 @@ fn the_first_pass_reads_each_filter_once() {
     }
 }
 
-/// RedisBloom has one type: its keys are scanned once.
-#[test]
-fn redisbloom_is_scanned_once() {
-    let fake = Fake::start(|command| match command.split(' ').next() {
-        Some("SCAN") => format!("*2\r\n$1\r\n0\r\n{}", array(&["urls"])),
-        _ => redisbloom_answers(command),
-    });
-    let text = run(&format!("-p {} top", fake.port)).done();
-    assert_eq!(text.lines().count(), 2, "{text}");
-    let scans: Vec<_> =
-        fake.commands().into_iter().filter(|command| command.starts_with("SCAN")).collect();
-    assert_eq!(scans, ["SCAN 0 COUNT 1000 TYPE MBbloom--"]);
-}
-
 /// Keys whose codes begin with ESC mean nothing, whatever letters the codes have: F2 has a Q.
 #[test]
 fn function_keys_do_not_end_top() {

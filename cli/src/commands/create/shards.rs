@@ -1,42 +1,29 @@
-//! `create --shards`: a sharded filter.
-//!
-//! ```text
-//!   look      the name is free; every node has room, and a module with SHARD; slots are served
-//!   lock      one transaction: `state creating`, the new generation in `spare.*`, and `creator`
-//!   reserve   BF.RESERVE of every shard, WAIT
-//!   ready     one transaction: the generation is the current one, `state ready`; WAIT
-//! ```
-//!
-//! After the lock, a run that ends early is undone by `drop`: no client has used the filter.
-
-use std::hash::{BuildHasher as _, Hasher as _, RandomState};
+//! `create --shards`: a sharded filter. First it is checked that the name is free, that every node
+//! has room and a module with SHARD, and that all slots are served.
 
 use bloom::filter::{Rules, Span};
 use redis::Value;
 use serde::Serialize;
 
 use super::{Arguments, Created, Size};
-use crate::sharding::{Descriptor, Generation, Malformed, State, key_slot, shard_capacity};
+use crate::sharding::{Descriptor, Generation, key_slot, shard_capacity};
 use crate::{
     amount,
-    at_once::{Servers, on_all},
+    at_once::Servers,
     commands::plan::bits_per_item,
     connection::{Nodes, Options, Target},
-    descriptor::{Change, bad_name, names_of, read, spare, spare_fields, unused, update, whole},
+    descriptor::{bad_name, unused},
     error::{Error, Exit},
-    filter_info::Module,
+    filter_info::{Module, must_be_ours},
     interrupt,
     memory::{self, Room},
     name::{self, Named},
     new_shard::reserve_all,
+    new_sharded::NewSharded,
     output::Output,
-    refusal::{Kind, Refusal},
     sharded::Growth,
     window::Window,
 };
-
-/// The field that tells whose lock it is: of two that create a filter at once, one is refused.
-const CREATOR: &[u8] = b"creator";
 
 /// What was made, beyond what is said of every filter.
 #[derive(Debug, Serialize)]
@@ -62,10 +49,6 @@ impl Made {
 /// A sharded filter that is being created.
 struct Making<'a> {
     arguments: &'a Arguments,
-    name: &'a [u8],
-    count: u16,
-    /// The generation, as far as its parameters go.
-    first: Generation,
     planned: Size,
     /// How each shard forgets, if it does.
     rules: Option<Rules>,
@@ -96,20 +79,16 @@ impl Arguments {
         let making = Making {
             having: nodes_with(&nodes, name, &first.keys)?,
             arguments: self,
-            name,
-            count,
-            first,
             planned,
             rules,
             servers: Servers::of(target, output)?,
             nodes,
             output: *output,
         };
-        let generation = making.run()?;
+        let generation = making.run(name, &first)?;
         let all = |bytes: u64| bytes.saturating_mul(u64::from(count));
         let created = Created {
             name: Named::of(name),
-            created: !self.dry_run,
             module: Some(Module::RedisBloom),
             counting: false,
             capacity: self.items,
@@ -117,7 +96,7 @@ impl Arguments {
             bytes: Some(all(making.planned.bytes)),
             full_bytes: making.planned.full.map(all),
             bits_per_item: Some(bits_per_item(all(making.planned.most()), self.items)),
-            window: rules.map(Window::from),
+            window: rules.map(Window),
             shards: Some(Made {
                 shards: count,
                 shard_capacity,
@@ -133,57 +112,24 @@ impl Arguments {
 
 impl Making<'_> {
     /// Creates the filter. Returns the number that ends its keys.
-    fn run(&self) -> Result<u64, Error> {
-        self.is_free()?;
-        let generation = unused(&self.servers, self.name, 1, &self.first)?;
-        self.modules_know_shards()?;
-        self.is_room(&generation.keys)?;
-        if !self.arguments.dry_run {
-            self.lock(&generation)?;
-            self.make(&generation).map_err(|error| self.half_written(error))?;
-        }
-        Ok(generation.number)
-    }
-
-    /// Checks that nothing is at the name.
-    fn is_free(&self) -> Result<(), Error> {
-        let fields = read(&self.servers, self.name).map_err(|error| match error {
-            error if error.is(Kind::WrongType) => exists(),
-            error => error,
-        })?;
-        match whole(&fields) {
-            Err(Malformed::Missing) => Ok(()),
-            Err(Malformed::HalfWritten) => Err(self.busy()),
-            _ => Err(exists()),
-        }
-    }
-
-    /// Checks that the module of each node, replicas included, has the word `SHARD`, and `WINDOW`
-    /// if it is needed.
-    fn modules_know_shards(&self) -> Result<(), Error> {
-        let words = if self.rules.is_some() { &["SHARD", "WINDOW"][..] } else { &["SHARD"] };
-        let missing = |docs: &Value| words.iter().find(|word| !mentions(docs, word)).copied();
+    fn run(&self, name: &[u8], wanted: &Generation) -> Result<u64, Error> {
+        let servers = &self.servers;
+        let new = NewSharded { task: "create", name, servers };
+        new.is_free()?;
+        let current = unused(servers, name, wanted)?;
         for node in self.nodes.all() {
-            let mut server = node.connect()?;
-            match server.call(redis::cmd("COMMAND").arg("DOCS").arg("BF.RESERVE")) {
-                Ok(docs) if missing(&docs).is_none() => {}
-                Ok(docs) => {
-                    let word = missing(&docs).unwrap_or_default();
-                    return Err(Error::refused_partly(
-                        format!("{node}: BF.RESERVE of its module has no {word}"),
-                        "Load this release of redis-bloom into every node, replicas first.",
-                    ));
-                }
-                Err(error) if error.refusal().is_some_and(Refusal::is_forbidden) => {
-                    self.output.remark(format_args!(
-                        "whether every node has a module with SHARD is unknown: {error}"
-                    ));
-                    return Ok(());
-                }
-                Err(error) => return Err(error),
-            }
+            must_be_ours(&mut node.connect()?, name, "shards")?;
         }
-        Ok(())
+        self.is_room(&current.keys)?;
+        let poll = self.arguments.poll;
+        let filter = Descriptor { current, next: Ok(None), base: None, poll };
+        let generation = &filter.current;
+        let fill = || reserve_all(servers, generation, self.growth(), false);
+        new.make(&filter, fill, |server, place| {
+            let key = &generation.keys[place];
+            Ok(server.call_for_key(redis::cmd("EXISTS").arg(key))? != Value::Int(0))
+        })?;
+        Ok(generation.number)
     }
 
     /// Checks that each node has room for its shards below its `maxmemory`.
@@ -211,85 +157,12 @@ impl Making<'_> {
         Ok(())
     }
 
-    /// Takes the name: of two that create it at once, one goes on.
-    fn lock(&self, generation: &Generation) -> Result<(), Error> {
-        // The standard library seeds each of its hashers from the system's random numbers.
-        let creator = RandomState::new().build_hasher().finish().to_string().into_bytes();
-        update(&self.servers, self.name, |fields| {
-            if fields.get(CREATOR) == Some(&creator) {
-                // An earlier attempt, whose reply was lost.
-                return Ok((Change::default(), ()));
-            }
-            if !fields.is_empty() {
-                return Err(self.busy());
-            }
-            let mut set = spare_fields(generation);
-            set.push((CREATOR.to_vec(), creator.clone()));
-            set.push((b"state".to_vec(), State::Creating.name().into()));
-            Ok((Change { set, delete: Vec::new() }, ()))
-        })
-    }
-
-    /// Makes the shards and the descriptor, and looks whether a server has lost a shard meanwhile.
-    fn make(&self, generation: &Generation) -> Result<(), Error> {
-        let keys = &generation.keys;
-        reserve_all(&self.servers, generation, self.growth(), false)?;
-        update(&self.servers, self.name, |fields| {
-            if spare(fields).as_ref() != Some(generation) {
-                // An earlier attempt, whose reply was lost; or somebody removed the filter.
-                return match fields.get(&b"state"[..]) {
-                    Some(state) if state == State::Ready.name().as_bytes() => {
-                        Ok((Change::default(), ()))
-                    }
-                    _ => Err(self.busy()),
-                };
-            }
-            let poll = self.arguments.poll;
-            let whole =
-                Descriptor { current: generation.clone(), next: Ok(None), base: None, poll };
-            let mut delete = names_of(fields, "spare.");
-            delete.push(CREATOR.to_vec());
-            Ok((Change { set: whole.fields(State::Ready), delete }, ()))
-        })?;
-        on_all(&self.servers, keys, |server, place, _| {
-            match server.call_for_key(redis::cmd("EXISTS").arg(&keys[place]))? {
-                Value::Int(0) => Err(Error::incomplete(
-                    format!("shard {place} of {} is lost: see the server's log", self.count),
-                    self.go_on(),
-                )),
-                _ => Ok(()),
-            }
-        })?;
-        Ok(())
-    }
-
     /// How the shards grow and forget.
     fn growth(&self) -> Growth {
         let counts = self.rules.is_some_and(|rules| rules.span == Span::Items);
         let fixed = self.arguments.nonscaling || counts;
         let expansion = (!fixed).then(|| self.arguments.expansion.unwrap_or(1));
-        Growth { expansion, window: self.rules.map(Window::from) }
-    }
-
-    /// How to go on after the lock was taken.
-    fn go_on(&self) -> String {
-        format!("Remove it by `drop {}`, and create it again.", name::typed(self.name))
-    }
-
-    fn busy(&self) -> Error {
-        Error::refused_partly(
-            format!("{}: somebody is creating it, or a run ended early", name::readable(self.name)),
-            self.go_on(),
-        )
-    }
-
-    /// The error of a run that took the lock.
-    fn half_written(&self, error: Error) -> Error {
-        let what = format!("{} is half-written: {error}", name::readable(self.name));
-        match error {
-            Error::Incomplete { .. } => Error::incomplete(what, self.go_on()),
-            error => error.partly(self.go_on()).named(what),
-        }
+        Growth { expansion, window: self.rules.map(Window) }
     }
 }
 
@@ -308,19 +181,4 @@ fn nodes_with(nodes: &Nodes, name: &[u8], keys: &[Vec<u8>]) -> Result<Vec<Target
         }
     }
     Ok(having)
-}
-
-fn exists() -> Error {
-    Error::refused("create", "ERR item exists")
-}
-
-/// Whether the documentation of a command has this word somewhere.
-fn mentions(docs: &Value, word: &str) -> bool {
-    match docs {
-        Value::Array(values) => values.iter().any(|value| mentions(value, word)),
-        Value::Map(pairs) => pairs.iter().any(|(_, value)| mentions(value, word)),
-        Value::BulkString(text) => text == word.as_bytes(),
-        Value::SimpleString(text) => text == word,
-        _ => false,
-    }
 }

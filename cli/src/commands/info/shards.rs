@@ -16,30 +16,37 @@ use crate::{
     output::{Column, Output, Style, Table},
     refusal::Kind,
     sharded::{self, Summary, Worst},
-    window,
 };
 
-/// A sharded filter in JSON: the fields of every filter, summed, and those of the shards.
+/// A sharded filter in JSON.
 #[derive(Debug, Serialize)]
 struct Shown<'s> {
     #[serde(flatten)]
     name: Named<'s>,
-    /// Null if no shard could be read.
-    #[serde(flatten)]
-    summary: Option<&'s Summary>,
-    /// Items that it was made for.
-    made_for: u64,
-    generation: u64,
     poll: u64,
     /// The filter in one key that is asked for older items.
     base: Option<Named<'s>>,
-    /// How many shards are lost.
-    lost: usize,
-    shards: Vec<ShownShard<'s>>,
-    next: Option<ShownNext<'s>>,
+    #[serde(flatten)]
+    current: ShownGeneration<'s>,
+    /// The generation that is being filled.
+    next: Option<ShownGeneration<'s>>,
     /// Where the item is, in each generation.
     #[serde(skip_serializing_if = "<[_]>::is_empty")]
     item: &'s [Owner<'s>],
+}
+
+/// A generation: the fields of every filter, summed, and those of the shards.
+#[derive(Debug, Serialize)]
+struct ShownGeneration<'s> {
+    /// Null if no shard could be read.
+    #[serde(flatten)]
+    summary: Option<&'s Summary>,
+    generation: u64,
+    /// Items that it was made for.
+    made_for: u64,
+    /// How many shards are lost.
+    lost: usize,
+    shards: Vec<ShownShard<'s>>,
 }
 
 /// The shard that an item belongs to.
@@ -55,17 +62,6 @@ struct Owner<'s> {
     text: String,
 }
 
-/// The generation that is being filled.
-#[derive(Debug, Serialize)]
-struct ShownNext<'s> {
-    generation: u64,
-    made_for: u64,
-    items: u64,
-    bytes: u64,
-    lost: usize,
-    shards: Vec<ShownShard<'s>>,
-}
-
 #[derive(Debug, Serialize)]
 struct ShownShard<'s> {
     shard: usize,
@@ -75,14 +71,8 @@ struct ShownShard<'s> {
     node: Option<&'s str>,
     /// Why it is lost or could not be read; null if it is as it should be.
     problem: Option<String>,
-    items: Option<u64>,
-    bytes: Option<u64>,
-    fill: Option<f64>,
-    rate_now: Option<f64>,
-    layer_count: Option<u64>,
-    /// Of a shard that forgets.
-    #[serde(skip_serializing_if = "<[_]>::is_empty")]
-    generations: &'s [window::Generation],
+    #[serde(flatten)]
+    info: Option<&'s FilterInfo>,
 }
 
 /// What a shard answered.
@@ -147,21 +137,10 @@ pub(super) fn show(
     let owners: Vec<_> = seen.filter_map(|seen| asked.item.map(|item| seen.owner(item))).collect();
     let shown = Shown {
         name: Named::of(name),
-        summary: current.summary.as_ref(),
-        made_for: descriptor.current.capacity,
-        generation: descriptor.current.number,
         poll: descriptor.poll,
         base: descriptor.base.as_deref().map(Named::key),
-        lost: current.lost(),
-        shards: current.shown(),
-        next: next.as_ref().map(|next| ShownNext {
-            generation: next.generation.number,
-            made_for: next.generation.capacity,
-            items: next.summary.as_ref().map_or(0, |summary| summary.whole.items),
-            bytes: next.summary.as_ref().map_or(0, |summary| summary.whole.bytes),
-            lost: next.lost(),
-            shards: next.shown(),
-        }),
+        current: current.shown(),
+        next: next.as_ref().map(Seen::shown),
         item: &owners,
     };
     let mut lines = current.lines(descriptor, next.as_ref());
@@ -234,22 +213,22 @@ impl<'d> Seen<'d> {
         }
     }
 
-    fn shown(&self) -> Vec<ShownShard<'_>> {
-        let all = self.shards.iter().zip(&self.generation.keys);
-        all.enumerate()
-            .map(|(place, (shard, key))| ShownShard {
-                shard: place,
-                key: Named::key(key),
-                node: shard.node.as_deref(),
-                problem: shard.problem(),
-                items: shard.info().map(|info| info.items),
-                bytes: shard.info().map(|info| info.bytes),
-                fill: shard.info().and_then(|info| info.fill),
-                rate_now: shard.info().and_then(|info| info.rate_now),
-                layer_count: shard.info().map(|info| info.layer_count),
-                generations: shard.info().map_or(&[], |info| &info.generations),
-            })
-            .collect()
+    fn shown(&self) -> ShownGeneration<'_> {
+        let all = self.shards.iter().zip(&self.generation.keys).enumerate();
+        let shards = all.map(|(place, (shard, key))| ShownShard {
+            shard: place,
+            key: Named::key(key),
+            node: shard.node.as_deref(),
+            problem: shard.problem(),
+            info: shard.info(),
+        });
+        ShownGeneration {
+            summary: self.summary.as_ref(),
+            generation: self.generation.number,
+            made_for: self.generation.capacity,
+            lost: self.lost(),
+            shards: shards.collect(),
+        }
     }
 
     /// The first shard that is lost, or that could not be read. `hint` says what to do about the
@@ -413,7 +392,8 @@ fn read(
     let lost = |text: &str| Ok(Err(Trouble::Lost(text.to_owned())));
     match Reader::default().read_one(server, key, Detail::Filter) {
         Ok(info) => match info.shard {
-            Some(own) if own == shard => Ok(Ok(info)),
+            // The number is the line's own.
+            Some(own) if own == shard => Ok(Ok(FilterInfo { shard: None, ..info })),
             Some((index, count)) => lost(&format!("is shard {index} of {count}")),
             // BF.ADD made it anew, perhaps; or the server has another module.
             None => lost("is a filter that is no shard"),

@@ -16,16 +16,12 @@ use crate::{
     window::{self, Window},
 };
 
-/// Items of the batch that the last line of the table speaks of.
-const BATCH: u64 = 1000;
-
 /// What is planned.
 #[derive(Debug, Serialize)]
 pub(super) struct Planned {
     items: u64,
     error_rate: f64,
     nodes: u64,
-    replicas: u64,
     max_shard_bytes: u64,
     #[serde(skip_serializing_if = "Option::is_none")]
     window: Option<Window>,
@@ -90,9 +86,8 @@ impl Arguments {
             items: self.items,
             error_rate,
             nodes,
-            replicas: self.replicas,
             max_shard_bytes: self.max_shard,
-            window: rules.map(Window::from),
+            window: rules.map(Window),
             choices,
         })
     }
@@ -158,22 +153,10 @@ impl Planned {
         }
         let mut text = table.text(coloured);
         let Some(chosen) = self.choices.iter().find(|choice| choice.chosen) else { return text };
-        let shards = u64::from(chosen.shards);
         text += &format!(
-            "\nCapacity of a shard {} (mean + 6 sd). {} questions at once are {} commands of {}.",
-            amount::grouped(chosen.shard_capacity),
-            amount::grouped(BATCH),
-            shards.min(BATCH),
-            BATCH.div_ceil(shards),
+            "\nCapacity of a shard {} (mean + 6 sd).",
+            amount::grouped(chosen.shard_capacity)
         );
-        if self.replicas > 0 {
-            let servers = self.nodes.saturating_mul(self.replicas.saturating_add(1));
-            let bytes = chosen.bytes.saturating_mul(self.replicas.saturating_add(1));
-            text += &format!(
-                "\nWith replicas: {} on {servers} servers.",
-                amount::readable_bytes(bytes)
-            );
-        }
         text
     }
 }

@@ -104,12 +104,6 @@ impl Rebuild<'_> {
             Some(Step::Aborted) => None,
             _ => descriptor.next.clone().unwrap_or_default(),
         };
-        if fields.contains_key(&b"restoring"[..]) {
-            return Err(Error::refused_partly(
-                format!("{}: a dump is being restored there", self.shown),
-                "Finish that first, by `restore --resume`.",
-            ));
-        }
         let places = 0..new.as_ref().map_or(0, |new| new.keys.len());
         let stamps = places.map(|place| noted(fields, place)).collect();
         Ok(Seen { step, descriptor, new, stamps })
@@ -221,9 +215,7 @@ impl Rebuild<'_> {
 
     /// Chooses a generation with these parameters, and notes that its shards are being reserved.
     pub(super) fn begin(&self, seen: &Seen, wanted: &Generation) -> Result<(), Error> {
-        // Shards that an earlier restore has replaced.
-        bury(&self.servers, self.name, |_, _| Ok(()))?;
-        let new = unused(&self.servers, self.name, seen.descriptor.current.number + 1, wanted)?;
+        let new = unused(&self.servers, self.name, wanted)?;
         self.change((seen.step, Some(new.number)), Step::Reserving, &[], |_, _| Change {
             set: spare_fields(&new),
             delete: Vec::new(),

@@ -64,7 +64,7 @@ pub(super) fn lines(state: &State) -> Vec<Line<'_>> {
     // By name, generation and number of shards: the shards that were found, by their number.
     let mut sharded: BTreeMap<(&[u8], u64, u64), BTreeMap<u64, &FilterInfo>> = BTreeMap::new();
     for node in &state.nodes {
-        for (key, info) in &node.filters {
+        for (key, info) in &node.seen.filters {
             match info.shard.zip(shard_name(key)) {
                 // A pattern may match the keys of some shards, and not the name of the filter.
                 Some((_, (name, _))) if !state.shows(name) => {}
