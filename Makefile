@@ -72,7 +72,7 @@ help: ## List the targets and the settings
 
 .PHONY: setup
 setup: ## Install missing Debian packages (as root or with sudo); each target installs its own, too
-	@scripts/setup server tests clients packages monitoring containers fuzz
+	@scripts/setup server tests clients packages monitoring containers fuzz site
 
 .PHONY: build
 build: ## Build the module: target/release/libredis_bloom.so
@@ -84,6 +84,11 @@ cli: ## Build the tool: target/cli/redis-bloom, its manual page and completions
 	@scripts/setup
 	cargo build --profile cli --package redis-bloom-cli $(LOCKED)
 	scripts/tool-pages
+
+.PHONY: docs
+docs: ## Build the documents as a site: target/site/html (mdBook from crates.io, the calculator as WebAssembly)
+	@scripts/setup
+	scripts/site
 
 .PHONY: run
 run: build ## Start a Redis server with the module on 127.0.0.1:PORT; its files are in target/run/PORT
@@ -111,7 +116,7 @@ install: ## Install what is built: the module to PREFIX/lib/redis/modules, the t
 .PHONY: clean
 clean: ## Remove everything that was built, and the data of make run
 	cargo clean
-	rm -rf tests/clients/node/node_modules clients/node/node_modules
+	rm -rf tests/clients/node/node_modules tests/site/node_modules clients/node/node_modules
 
 ##@ Test
 
@@ -143,10 +148,11 @@ lint: $(dir $(CLIENT_RS))Cargo.lock ## Clippy, no warnings, with and without the
 	@scripts/long-tests tests/filter tests/codec tests/server examples/sizing >/dev/null
 	@scripts/test-check-links
 	@scripts/check-links .
+	@scripts/site-summary . >/dev/null
 	cargo clippy --all-targets $(LOCKED) -- -D warnings
 	cargo clippy --all-targets $(PURE) $(LOCKED) -- -D warnings
 	cargo clippy --lib $(PURE) --features portable $(LOCKED) -- -D warnings
-	cargo clippy --all-targets --package redis-bloom-cli --package redis-bloom-harness $(LOCKED) -- -D warnings
+	cargo clippy --all-targets --package redis-bloom-cli --package redis-bloom-calculator --package redis-bloom-harness $(LOCKED) -- -D warnings
 	cargo clippy --all-targets --manifest-path $(CLIENT_RS) -- -D warnings
 	scripts/compare --lint
 
@@ -240,6 +246,12 @@ test-contrib: build ## contrib/ansible on a server of its own, and the files of 
 .PHONY: test-docker
 test-docker: build cli ## The lines of docs/guide/docker.md and contrib/docker/README.md, with podman in the place of docker (as root)
 	REDIS_BLOOM_SO="$$(realpath "$(SO)")" REDIS_BLOOM_TOOL="$$(realpath "$(TOOL)")" scripts/test-docker
+
+# Not part of make test: the first run compiles mdBook, and a toolchain for WebAssembly.
+.PHONY: test-docs
+test-docs: docs cli ## The site in headless Chromium: links, pictures, width, search, and the calculator against the tool
+	@scripts/setup site
+	REDIS_BLOOM_TOOL="$$(realpath "$(TOOL)")" scripts/test-site
 
 # The crates as locked for the module; cargo removes those that redis-rs does not need.
 $(dir $(CLIENT_RS))Cargo.lock: Cargo.lock

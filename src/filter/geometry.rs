@@ -6,8 +6,8 @@ pub(super) const LINE_WORDS: usize = 8;
 /// Probes that share one line.
 pub(super) const PROBE_GROUP: u8 = 4;
 
-/// The most words of one bit array: `bitvec` uses three bits of a length.
-pub(super) const MAX_WORDS: u64 = (usize::MAX >> 3) as u64 / 64;
+/// The most words of one bit array: the number of a bit has at most 61 bits.
+pub(super) const MAX_WORDS: u64 = (u64::MAX >> 3) / 64;
 
 /// Shape of one layer: `blocks * block_words` words of bits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

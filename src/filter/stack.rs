@@ -45,6 +45,11 @@ pub struct Filter {
     pub(super) family: Tag,
 }
 
+/// Bytes of [`Filter`] on a server; see `STRUCT_BYTES` of `paged/mod.rs`.
+const STRUCT_BYTES: u64 = 80;
+#[cfg(target_pointer_width = "64")]
+const _: () = assert!(size_of::<Filter>() as u64 == STRUCT_BYTES);
+
 #[derive(Debug, Default)]
 struct Extra {
     /// The layers below the newest, oldest first. All are full.
@@ -321,7 +326,7 @@ impl Filter {
             Tag::Valkey => size_of::<Valkey>(),
             Tag::Native | Tag::RedisBloom(_) | Tag::Guava => 0,
         };
-        (size_of::<Self>() + list + boxes + keys) as u64
+        STRUCT_BYTES + (list + boxes + keys) as u64
     }
 
     /// Hashes the item as the filter's family does, with the filter's seed.

@@ -1,8 +1,8 @@
 //! Checks the documents against a server: the console sessions of the guide and of
 //! docs/reference/commands.md run in a real redis-cli, each block on an empty server, and so do the
 //! first commands of README.md; docs/guide/sizing.md has the sizes that a server reports;
-//! docs/README.md links every page; the lists of what RedisBloom lacks are whole. `reference.rs`
-//! compares the tables of docs/reference.
+//! the lists of what RedisBloom lacks are whole. `reference.rs` compares the tables of
+//! docs/reference.
 
 use std::{collections::BTreeSet, fs, path::Path, process::Command};
 
@@ -151,21 +151,6 @@ fn the_allocator_table_shows_memory_usage() {
         return;
     }
     check_allocator_table(&server, 2, |client| client.run("MEMORY USAGE key").int());
-}
-
-/// docs/README.md links every page of the directories below docs.
-#[test]
-fn the_map_names_every_page() {
-    let map = text("docs/README.md");
-    for directory in ["guide", "reference", "internals"] {
-        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs").join(directory);
-        let pages = fs::read_dir(path).expect("the directory");
-        for page in pages.map(|entry| entry.expect("an entry").file_name().into_string()) {
-            let page = page.expect("a name in UTF-8");
-            let named = map.contains(&format!("({directory}/{page})"));
-            assert!(named || !page.ends_with(".md"), "{directory}/{page}");
-        }
-    }
 }
 
 /// The words in backticks, in the part of a document that begins with `start` and ends with `end`.

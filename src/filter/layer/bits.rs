@@ -1,5 +1,4 @@
-//! The bit array of a layer: 64-bit words, zeroed lazily; the allocator may refuse. No other file
-//! uses `bitvec`.
+//! The bit array of a layer: 64-bit words, zeroed lazily; the allocator may refuse.
 //!
 //! ```text
 //!   word 0                     word 1
@@ -15,13 +14,8 @@
 //! 1 GiB is made in microseconds, and takes only the pages it uses. The array is aligned as `u64`.
 //! Blocks often start on a cache line (large arrays are page-aligned plus a header), but no code
 //! assumes it.
-//!
-//! `bitvec` is used only to count bits: probes of plain words take the fewest instructions
-//! (docs/internals/design.md).
 
 use std::alloc::{Layout, alloc_zeroed};
-
-use bitvec::{order::Lsb0, view::BitView};
 
 use crate::filter::{error::Error, geometry::MAX_WORDS};
 
@@ -176,7 +170,7 @@ impl Bits {
 
     /// The number of set bits. Reads every page.
     pub fn count_ones(&self) -> u64 {
-        self.0.view_bits::<Lsb0>().count_ones() as u64
+        count_ones(&self.0)
     }
 
     /// Whether the array is too large for the processor's caches, so that prefetches pay.
@@ -191,10 +185,14 @@ impl Bits {
     }
 }
 
+#[inline(always)]
+fn count_ones(words: &[u64]) -> u64 {
+    words.iter().map(|word| u64::from(word.count_ones())).sum()
+}
+
 /// [`Bits::count_union`], for the instructions of the caller.
 #[inline(always)]
 fn count_union(arrays: &[&Bits]) -> (Vec<u64>, u64) {
-    let count = |words: &[u64]| words.iter().map(|word| u64::from(word.count_ones())).sum::<u64>();
     let (mut each, mut union, mut buffer) = (vec![0; arrays.len()], 0, [0; CHUNK]);
     let len = arrays.first().map_or(0, |array| array.words().len());
     for start in (0..len).step_by(CHUNK) {
@@ -202,10 +200,10 @@ fn count_union(arrays: &[&Bits]) -> (Vec<u64>, u64) {
         chunk.fill(0);
         for (array, each) in arrays.iter().zip(&mut each) {
             let words = &array.words()[start..start + chunk.len()];
-            *each += count(words);
+            *each += count_ones(words);
             chunk.iter_mut().zip(words).for_each(|(to, from)| *to |= from);
         }
-        union += count(chunk);
+        union += count_ones(chunk);
     }
     (each, union)
 }

@@ -4,13 +4,17 @@
 //! The rate of the pages is the sum over their slots (`pages/sample.rs`), and not an estimate in a
 //! filter of up to 100,000 items.
 
-use super::{Paged, PagedPlan, Part, Rest, Rules, SHARE_ABOVE, Span, plan, plan_above, window};
+use super::{
+    Paged, PagedPlan, Part, REST_BYTES, Rest, Rules, SHARE_ABOVE, STRUCT_BYTES, Span, plan,
+    plan_above, window,
+};
 use crate::filter::{
     error::Error,
     estimate::Estimate,
     pages::Page,
     params::{CellKind, Expansion, Params},
     plan::Plan,
+    sizing::{self, geometry, layer_rate},
 };
 
 impl Paged {
@@ -116,19 +120,36 @@ pub fn expected_bytes(params: &Params, rules: Option<Rules>, items: u64) -> Resu
     if params.has_pages(rules) {
         let generations = rules.map_or(0, window::list_bytes);
         let has_rest = rules.is_some() || params.expansion != Expansion::USUAL;
-        let rest = if has_rest { size_of::<Rest>() } else { 0 };
+        let rest = if has_rest { REST_BYTES } else { 0 };
         params.check()?;
         if let Some(rules) = rules {
             rules.check(scales)?;
         }
         let bytes = plan(params, rules)?.expected_bytes(items)?;
-        return Ok(bytes.saturating_add((size_of::<Paged>() + rest) as u64 + generations));
+        return Ok(bytes.saturating_add(STRUCT_BYTES + rest + generations));
     }
     let layer = Plan::new(params)?;
     if items <= params.capacity {
         return Ok(layer.bytes());
     }
     let above = plan_above(params.error_rate)?.expected_bytes(items - params.capacity)?;
-    let structs = (size_of::<Paged>() + size_of::<Rest>()) as u64;
-    Ok(above.saturating_add(structs + layer.bit_bytes()))
+    Ok(above.saturating_add(STRUCT_BYTES + REST_BYTES + layer.bit_bytes()))
+}
+
+/// The false positive rate that the filter of these parameters has with `items` distinct items, on
+/// average over all seeds.
+///
+/// # Errors
+/// Those of [`expected_bytes`].
+pub fn expected_rate(params: &Params, rules: Option<Rules>, items: u64) -> Result<f64, Error> {
+    expected_bytes(params, rules, items)?;
+    if params.has_pages(rules) {
+        return Ok(plan(params, rules)?.expected_rate(items));
+    }
+    let &Params { error_rate, capacity, expansion, .. } = params;
+    let rate = layer_rate(error_rate, expansion.factor().is_some());
+    let layer = geometry(capacity, rate).ok_or(Error::Capacity(capacity))?;
+    let below = sizing::expected_rate(layer, items.min(capacity));
+    let above = plan_above(error_rate)?.expected_rate(items.saturating_sub(capacity));
+    Ok(below + above * (1.0 - below))
 }

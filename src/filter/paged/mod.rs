@@ -42,7 +42,7 @@ mod window;
 
 pub use add::{Addition, Additions, Author};
 pub use check::PagedPlan;
-pub use figures::expected_bytes;
+pub use figures::{expected_bytes, expected_rate};
 pub use merge::{Member, NoUnion};
 pub use rules::{MAX_GENERATIONS, MAX_MILLISECONDS, MAX_TIME, NEVER, Rules, Span};
 pub use window::{Generation, MOST_SWEPT, SWEEP_EVERY, Shift, Sweep, Window};
@@ -102,6 +102,16 @@ enum Part {
 
 // Small filters are many: one more word would take the next class of the allocator.
 const _: () = assert!(size_of::<Result<super::Filter, Paged>>() <= 96);
+
+/// Bytes of [`Paged`] and of [`Rest`] on a server. Not their sizes here, which may be less: plans are
+/// computed in browsers, too.
+const STRUCT_BYTES: u64 = 96;
+const REST_BYTES: u64 = 128;
+#[cfg(target_pointer_width = "64")]
+const _: () = {
+    assert!(size_of::<Paged>() as u64 == STRUCT_BYTES);
+    assert!(size_of::<Rest>() as u64 == REST_BYTES);
+};
 
 impl Paged {
     /// Makes an empty filter: a window if there are `rules`, a counting filter if `params` has
@@ -266,8 +276,8 @@ impl Paged {
         };
         // Not by whether it is there: a copy of a filter with refused deletions has none.
         let none = Rest::is_nothing(self.part(), self.expansion(), self.shard());
-        let rest = if none { 0 } else { size_of::<Rest>() as u64 };
-        size_of::<Self>() as u64 + self.pages.bytes() + rest + part
+        let rest = if none { 0 } else { REST_BYTES };
+        STRUCT_BYTES + self.pages.bytes() + rest + part
     }
 
     /// What a stack of layers that grows by the expansion would have for `items` items: the number
@@ -317,14 +327,10 @@ fn plan(params: &Params, rules: Option<Rules>) -> Result<pages::Plan, Error> {
         // Only a filter of plain bits gains from a reservation.
         None if cells == CellKind::Bits => (0, Payload::Nothing),
         None => (capacity, Payload::Count { bits: COUNT_BITS }),
-        Some(rules) => {
-            let most = match rules.span {
-                Span::Items => window::generation_items(rules, capacity)
-                    .saturating_mul(u64::from(rules.generations) + 1),
-                Span::Time(_) => capacity,
-            };
-            (most.min(MAX_CAPACITY), Payload::Generation { bits: window::number_bits(rules) })
-        }
+        Some(rules) => (
+            rules.most_items(capacity).min(MAX_CAPACITY),
+            Payload::Generation { bits: window::number_bits(rules) },
+        ),
     };
     if expansion.factor().is_none() {
         return pages::Plan::new(error_rate, capacity, Growth::Never, payload);

@@ -69,6 +69,22 @@ impl Rules {
         usize::from(self.generations) + 1
     }
 
+    /// Additions that a generation of a window of items takes, of a window of `capacity` items.
+    pub(super) fn generation_items(&self, capacity: u64) -> u64 {
+        capacity.div_ceil(u64::from(self.generations).max(1))
+    }
+
+    /// The most items that are in a filter before it is larger than it was made for.
+    pub fn most_items(&self, capacity: u64) -> u64 {
+        match self.span {
+            Span::Time(_) => capacity,
+            // The oldest generation goes when the newest of G + 1 is full.
+            Span::Items => {
+                self.generation_items(capacity).saturating_mul(u64::from(self.generations) + 1)
+            }
+        }
+    }
+
     /// Compares the time between `from` and `to` with `parts` times T/G. Less in a window of items.
     pub(super) fn passed(&self, from: i64, to: i64, parts: u64) -> Ordering {
         let Span::Time(span) = self.span else {

@@ -119,11 +119,6 @@ pub(super) fn number_bits(rules: Rules) -> u8 {
     (u32::from(rules.generations) + 4).next_power_of_two().ilog2() as u8
 }
 
-/// Additions that a generation of a window of items takes, of a window of `capacity` items.
-pub(super) fn generation_items(rules: Rules, capacity: u64) -> u64 {
-    capacity.div_ceil(u64::from(rules.generations).max(1))
-}
-
 /// Bytes of the list of generations.
 pub(super) fn list_bytes(rules: Rules) -> u64 {
     (rules.most_generations() * size_of::<Generation>()) as u64
@@ -170,7 +165,7 @@ impl Window {
         match self.rules.span {
             Span::Time(_) => u64::MAX,
             Span::Items => {
-                generation_items(self.rules, capacity).saturating_sub(self.newest().items)
+                self.rules.generation_items(capacity).saturating_sub(self.newest().items)
             }
         }
     }
@@ -246,7 +241,7 @@ impl Window {
         let starts = match self.rules.span {
             Span::Items => {
                 self.generations.iter().all(|generation| generation.start == 0)
-                    && newest.items < generation_items(self.rules, capacity)
+                    && newest.items < self.rules.generation_items(capacity)
             }
             Span::Time(_) if newest.start == NEVER => count == 1,
             Span::Time(_) => {

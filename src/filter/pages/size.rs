@@ -7,7 +7,7 @@
 
 use super::{
     block, memory,
-    page::{BLOCKS, HEADER, LEAST_WORDS, Page},
+    page::{BLOCKS, HEADER, LEAST_WORDS, PAGE_BUCKETS},
     plan::{MAX_PAGES, Plan},
     slot::Format,
     small::Small,
@@ -41,7 +41,42 @@ impl Plan {
             pages as f64 * page_bytes(self.format(level), mean)
         };
         let all = of_level(level, (1 << level) - split) + of_level(level + 1, 2 * split);
-        Ok(memory::bytes::<Page>(pages as usize) + all as u64)
+        // A table of pointers, of 64 bits wherever a plan is computed.
+        Ok(memory::bytes::<u64>(pages as usize) + all as u64)
+    }
+
+    /// The rate with `items` items that are alive, on average over all seeds; see `plan.rs`.
+    pub fn expected_rate(&self, items: u64) -> f64 {
+        let of_level = |level: u32| {
+            let bits = level + u32::from(self.format(level).tag_bits);
+            libm::exp2(-f64::from(bits)) / PAGE_BUCKETS as f64
+        };
+        // What an item adds when `split` of the pages of a level are split.
+        let each = |level: u32, split: f64| {
+            let share = split / (1_u64 << level) as f64;
+            of_level(level) * (1.0 - share) + of_level(level + 1) * share
+        };
+        let slots = u64::from(self.page_slots);
+        let mut pages = u64::from(self.first_pages);
+        let level = pages.ilog2();
+        let first = items.min(self.most_slots(pages));
+        let mut rate = first as f64 * each(level, (pages - (1 << level)) as f64);
+        let mut left = items - first;
+        while left > 0 {
+            let level = pages.ilog2();
+            // Each page that a split adds lets `slots` items in, up to the next power of two.
+            let (split, most) = ((pages - (1 << level)) as f64, (2 << level) - pages);
+            let full = most.min(left / slots);
+            let mean = split + (full as f64 + 1.0) / 2.0;
+            rate += (full * slots) as f64 * each(level, mean);
+            pages += full;
+            left -= full * slots;
+            if full < most {
+                rate += left as f64 * each(level, split + full as f64 + 1.0);
+                left = 0;
+            }
+        }
+        rate.min(1.0)
     }
 }
 

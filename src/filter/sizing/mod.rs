@@ -131,14 +131,7 @@ fn few_blocks(
         return None;
     }
     let one = blocks == 1.0;
-    let rate = |words: f64, k: u32| {
-        let load = items(k) / blocks;
-        if one {
-            Block::single(words * 64.0, k).hit(load)
-        } else {
-            Block::new(words * 64.0, k).rate(load)
-        }
-    };
+    let rate = |words: f64, k: u32| rate_of(blocks, words, k, items(k));
     // A single block grows word by word from the classic optimum, several from the allowed memory.
     let first = if one { items(classic.probes) * classic.bits_per_item } else { allowed / blocks };
     let mut words = (first / 64.0).floor().max(1.0);
@@ -153,6 +146,25 @@ fn few_blocks(
         words += (words / 256.0).floor().max(1.0);
     }
     None
+}
+
+/// The rate of `blocks` blocks with `items` distinct items.
+fn rate_of(blocks: f64, block_words: f64, probes: u32, items: f64) -> f64 {
+    let (bits, load) = (block_words * 64.0, items / blocks);
+    if blocks == 1.0 {
+        Block::single(bits, probes).hit(load)
+    } else {
+        Block::new(bits, probes).rate(load)
+    }
+}
+
+/// The rate of a layer with `items` distinct items, on average over all seeds.
+pub(super) fn expected_rate(geometry: Geometry, items: u64) -> f64 {
+    let Geometry { blocks, block_words, probes } = geometry;
+    match items {
+        0 => 0.0,
+        _ => rate_of(blocks.into(), block_words.into(), probes.into(), items as f64),
+    }
 }
 
 /// The classic (unblocked) filter of least memory at a rate.

@@ -1,0 +1,88 @@
+//! The numbers of the sizing calculator (docs/guide/calculator.md), which `site/calculator.js` calls.
+//! Functions take and return numbers alone, so the page needs no generated code.
+
+use redis_bloom::filter::{
+    CellKind, Error, Expansion, Params, Rules, Span,
+    paged::{expected_bytes, expected_rate},
+};
+
+/// The most items: pointers of 32 bits address the tables of filters of four times as many.
+const MOST_ITEMS: f64 = 1e11;
+
+/// The capacity of a filter that BF.ADD creates.
+const UNRESERVED: u64 = 100;
+
+/// A filter of the page. Its numbers are those of `kind`.
+struct Asked {
+    params: Params,
+    rules: Option<Rules>,
+    /// Items of a full filter.
+    items: u64,
+}
+
+impl Asked {
+    /// The filter for `items` items. `kind` is the number of the choice in the page's list;
+    /// `generations` are those of a window.
+    fn new(kind: u32, items: f64, error_rate: f64, generations: u32) -> Option<Self> {
+        // NaN is in no range.
+        if !(1.0..=MOST_ITEMS).contains(&items) {
+            return None;
+        }
+        let items = items as u64;
+        let (grows, capacity, cells, span) = match kind {
+            0 => (true, items, CellKind::Bits, None),
+            1 => (true, UNRESERVED, CellKind::Bits, None),
+            2 => (false, items, CellKind::Bits, None),
+            3 => (true, items, CellKind::Counters, None),
+            // The length of a window decides no memory.
+            4 => (true, items, CellKind::Bits, Some(Span::Time(86_400_000))),
+            5 => (false, items, CellKind::Bits, Some(Span::Items)),
+            _ => return None,
+        };
+        let expansion = if grows { Expansion::USUAL } else { Expansion::NONSCALING };
+        let generations = u8::try_from(generations).ok()?;
+        let rules = span.map(|span| Rules { span, generations, refresh: true });
+        let items = rules.map_or(items, |rules| rules.most_items(capacity));
+        Some(Self {
+            params: Params { error_rate, capacity, expansion, seed: 0, cells },
+            rules,
+            items,
+        })
+    }
+
+    /// What `figure` says of the filter with this share of its items in it.
+    fn at<T>(
+        &self,
+        share: f64,
+        figure: impl Fn(&Params, Option<Rules>, u64) -> Result<T, Error>,
+    ) -> Option<T> {
+        figure(&self.params, self.rules, (self.items as f64 * share).ceil() as u64).ok()
+    }
+}
+
+/// The bytes of the filter with a share of its items in it: 1 is full. NaN if there is no such
+/// filter, or it refuses as many.
+#[unsafe(no_mangle)]
+pub extern "C" fn bytes(
+    kind: u32,
+    items: f64,
+    error_rate: f64,
+    generations: u32,
+    share: f64,
+) -> f64 {
+    let asked = Asked::new(kind, items, error_rate, generations);
+    asked.and_then(|asked| asked.at(share, expected_bytes)).map_or(f64::NAN, |bytes| bytes as f64)
+}
+
+/// The false positive rate of the same filter.
+#[unsafe(no_mangle)]
+pub extern "C" fn rate(
+    kind: u32,
+    items: f64,
+    error_rate: f64,
+    generations: u32,
+    share: f64,
+) -> f64 {
+    let asked = Asked::new(kind, items, error_rate, generations);
+    asked.and_then(|asked| asked.at(share, expected_rate)).unwrap_or(f64::NAN)
+}
