@@ -124,7 +124,7 @@
             is(half, 0.5);
             is(double, 2);
             if (Number.isNaN(size)) {
-                memory.textContent = "Enter 1 to 100G items and a rate between 0 and 1; windows have 1 to 32 generations.";
+                memory.textContent = "Enter 1 to 10G items and a rate between 0 and 1; windows have 1 to 32 generations.";
                 memory.dataset.bytes = "refused";
                 for (const out of [each, half, double, full, command]) out.textContent = "";
                 drawing.replaceChildren();

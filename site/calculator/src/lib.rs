@@ -6,8 +6,8 @@ use redis_bloom::filter::{
     paged::{expected_bytes, expected_rate},
 };
 
-/// The most items: pointers of 32 bits address the tables of filters of four times as many.
-const MOST_ITEMS: f64 = 1e11;
+/// The most items: with 32 bits, sums are right to the table of a filter of ten times as many.
+const MOST_ITEMS: f64 = 1e10;
 
 /// The capacity of a filter that BF.ADD creates.
 const UNRESERVED: u64 = 100;

@@ -7,12 +7,18 @@
 
 use super::{
     block, memory,
-    page::{BLOCKS, HEADER, LEAST_WORDS, PAGE_BUCKETS},
+    page::{self, BLOCKS, HEADER, LEAST_WORDS, PAGE_BUCKETS},
     plan::{MAX_PAGES, Plan},
     slot::Format,
     small::Small,
 };
 use crate::filter::error::Error;
+
+/// As long as a page in the table of a server, whose words have 64 bits: plans are computed in
+/// browsers, too.
+type Entry = [u64; 3];
+#[cfg(target_pointer_width = "64")]
+const _: () = assert!(size_of::<Entry>() == size_of::<page::Page>());
 
 /// Standard deviations beyond which no page is.
 const FAR: f64 = 8.0;
@@ -41,8 +47,7 @@ impl Plan {
             pages as f64 * page_bytes(self.format(level), mean)
         };
         let all = of_level(level, (1 << level) - split) + of_level(level + 1, 2 * split);
-        // A table of pointers, of 64 bits wherever a plan is computed.
-        Ok(memory::bytes::<u64>(pages as usize) + all as u64)
+        Ok(memory::bytes::<Entry>(pages as usize) + all as u64)
     }
 
     /// The rate with `items` items that are alive, on average over all seeds; see `plan.rs`.
