@@ -103,8 +103,8 @@ enum Part {
 // Small filters are many: one more word would take the next class of the allocator.
 const _: () = assert!(size_of::<Result<super::Filter, Paged>>() <= 96);
 
-/// Bytes of [`Paged`] and of [`Rest`] on a server. Not their sizes here, which may be less: plans are
-/// computed in browsers, too.
+/// Bytes of [`Paged`] and of [`Rest`] on a server. Their sizes here may be less: plans are computed
+/// in browsers, too.
 const STRUCT_BYTES: u64 = 96;
 const REST_BYTES: u64 = 128;
 #[cfg(target_pointer_width = "64")]

@@ -8,7 +8,8 @@ use redis_bloom::filter::{
 use super::{add, paged};
 use crate::support::{self, fill, filter, item, params};
 
-/// Adds items to a filter until it has so many; compares memory and rate with the plan at some sizes.
+/// Adds items to a filter until it has so many; compares memory and rate with the plan at some
+/// sizes.
 fn check(mut made: Paged, params: &Params, rules: Option<Rules>, most: u64) {
     let (mut next, mut size) = (0, made.items(0).max(1));
     while size <= most {
