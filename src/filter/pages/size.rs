@@ -7,7 +7,7 @@
 
 use super::{
     block, memory,
-    page::{self, BLOCKS, HEADER, LEAST_WORDS, PAGE_BUCKETS},
+    page::{BLOCKS, HEADER, LEAST_WORDS, PAGE_BUCKETS},
     plan::{MAX_PAGES, Plan},
     slot::Format,
     small::Small,
@@ -18,7 +18,7 @@ use crate::filter::error::Error;
 /// browsers, too.
 type Entry = [u64; 3];
 #[cfg(target_pointer_width = "64")]
-const _: () = assert!(size_of::<Entry>() == size_of::<page::Page>());
+const _: () = assert!(size_of::<Entry>() == size_of::<super::Page>());
 
 /// Standard deviations beyond which no page is.
 const FAR: f64 = 8.0;
