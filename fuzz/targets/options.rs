@@ -5,7 +5,7 @@
 
 use libfuzzer_sys::fuzz_target;
 use redis_bloom::{
-    command::{args, options::Options, refusal::Refusal, replayed},
+    command::{args, options::Options, refusal::Refusal},
     filter,
 };
 
@@ -31,8 +31,11 @@ fn check(options: Options) {
 fuzz_target!(|data: &[u8]| {
     let words = || data.split(|&byte| byte == 0);
     let refused = |refusal: Refusal| assert!(!refusal.text(words()).is_empty());
-    args::reserve(words()).map_or_else(refused, check);
-    args::insert(&mut words()).map_or_else(refused, |(options, _)| check(options));
+    // Those of a client, and those from a primary or an AOF.
+    for obeyed in [false, true] {
+        args::reserve(words(), obeyed).map_or_else(refused, check);
+        args::insert(&mut words(), || obeyed).map_or_else(refused, |(options, _)| check(options));
+    }
     args::bulk_add(&mut words()).map_or_else(refused, |(options, _)| check(options));
     args::bulk_exists(&mut words()).map_or_else(refused, |_| {});
     let mut rest = words();
@@ -43,14 +46,5 @@ fuzz_target!(|data: &[u8]| {
             assert!(purpose.capacity > 0 && purpose.error_rate < 1.0);
         }
         Err(refusal) => refused(refusal),
-    }
-    // Commands from a primary or an AOF: the first word is the key.
-    let mut rest = words();
-    let key = rest.next().unwrap_or_default();
-    if let Ok(options) = replayed::reserve(key, rest) {
-        check(options);
-    }
-    if let Some(options) = replayed::insert(&mut words()) {
-        check(options);
     }
 });

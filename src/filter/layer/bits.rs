@@ -14,8 +14,14 @@
 //! 1 GiB is made in microseconds, and takes only the pages it uses. The array is aligned as `u64`.
 //! Blocks often start on a cache line (large arrays are page-aligned plus a header), but no code
 //! assumes it.
+//!
+//! `bitvec` is used only to count bits: probes of plain words take the fewest instructions
+//! (docs/internals/design.md).
 
 use std::alloc::{Layout, alloc_zeroed};
+
+#[cfg(target_pointer_width = "64")]
+use bitvec::{order::Lsb0, view::BitView};
 
 use crate::filter::{error::Error, geometry::MAX_WORDS};
 
@@ -170,6 +176,10 @@ impl Bits {
 
     /// The number of set bits. Reads every page.
     pub fn count_ones(&self) -> u64 {
+        #[cfg(target_pointer_width = "64")]
+        return self.0.view_bits::<Lsb0>().count_ones() as u64;
+        // There `bitvec` has no words of 64 bits.
+        #[cfg(not(target_pointer_width = "64"))]
         count_ones(&self.0)
     }
 
