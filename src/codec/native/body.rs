@@ -114,8 +114,8 @@ impl<'a> Body<'a> {
         }
     }
 
-    /// Appends what starts at `place`: some `most` bytes, and not both of bits and pages. Returns the
-    /// place behind it.
+    /// Appends what starts at `place`: some `most` bytes, and not both of bits and pages. Returns
+    /// the place behind it.
     pub(super) fn put(self, place: u64, most: usize, out: &mut Vec<u8>) -> u64 {
         let bits = self.bits();
         if let Some(position) = place.checked_sub(bits) {

@@ -126,8 +126,8 @@ enum Numbers {
 }
 
 impl<'a> Chunk<'a> {
-    /// Reads a chunk of a filter: of `layers`, or in pages. Calls `identity` only if the chunk has a
-    /// frame.
+    /// Reads a chunk of a filter: of `layers`, or in pages. Calls `identity` only if the chunk has
+    /// a frame.
     fn read(
         layers: Option<&Filter>,
         identity: impl FnOnce() -> u64,

@@ -67,7 +67,8 @@
 //!   └──────┴────────┴─────────┴────────┴────────┴────────┴───────┴──────┴─────────┘
 //! ```
 //!
-//! With pages, `present` is the place (`body.rs`) up to which bits and pages follow; none in a dump.
+//! With pages, `present` is the place (`body.rs`) up to which bits and pages follow; none in a
+//! dump.
 //!
 //! Kinds ascend, so no kind is there twice; 0 is no kind. A header that breaks this is refused, so
 //! that each filter has one header, which its identity is computed from.

@@ -40,7 +40,8 @@ pub fn save<'a>(filter: impl Into<Body<'a>>, sink: &mut impl Sink) {
     }
 }
 
-/// Reads the strings that [`save`] wrote, into a filter of at most `ceiling` bytes of bits or pages.
+/// Reads the strings that [`save`] wrote, into a filter of at most `ceiling` bytes of bits or
+/// pages.
 ///
 /// Memory is allocated as they arrive. A filter that the allocator refuses is read to its end all
 /// the same, so that what comes after it can be read.
