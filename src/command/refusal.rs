@@ -124,6 +124,18 @@ impl Refusal {
 }
 
 impl Refusal {
+    /// Whether the options of BF.INSERT cannot be read, which says nothing about the filter.
+    pub fn is_of_the_options(self) -> bool {
+        [
+            Self::ARITY,
+            Self::UNKNOWN_ARGUMENT,
+            Self::INSERT_ERROR_RATE,
+            Self::INSERT_CAPACITY,
+            Self::INSERT_EXPANSION,
+        ]
+        .contains(&self)
+    }
+
     /// The error reply to a command with the arguments `words`.
     pub fn text<'a>(self, words: impl DoubleEndedIterator<Item = &'a [u8]>) -> Cow<'static, CStr> {
         let text = match self {

@@ -4,7 +4,9 @@
 //! key answers an error.
 
 use crate::{
-    harness::{Client, NO_COPY, Random, Server, array, err, info, int, mexists, ok, wait_until},
+    harness::{
+        Client, NO_COPY, Random, Server, array, err, info, int, ints, mexists, ok, wait_until,
+    },
     redisbloom_live::{peer, redisbloom},
 };
 
@@ -361,6 +363,18 @@ fn a_command_of_an_aof_that_cannot_be_applied_is_logged_and_counted() {
     assert!(client.run("BF.ADD text a").is_error());
     assert!(client.run("BF.INSERT kept WHAT ITEMS a").is_error());
     assert_eq!(client.server_info("bf", "bf_unapplied"), "10");
+}
+
+/// Options that cannot be read say nothing about the filter that is there.
+#[test]
+fn a_command_of_an_aof_that_cannot_be_read_leaves_the_filter_that_is_there() {
+    let lines = ["BF.MADD kept a b", "BF.INSERT kept ERROR 0x1p-4 ITEMS c", "BF.INSERT kept WHAT"];
+    let commands: Vec<_> = lines.iter().map(|line| words(line)).collect();
+    let log = aof(commands.iter().map(|words| &words[..]));
+    let server = Server::on_file("appendonly.aof", &log, &["appendonly yes"]);
+    let client = &mut server.client();
+    assert_eq!(client.run("BF.MEXISTS kept a b"), ints([1, 1]));
+    assert_eq!(client.server_info("bf", "bf_unapplied"), "2");
 }
 
 #[test]

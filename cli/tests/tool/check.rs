@@ -225,8 +225,9 @@ fn sigterm_has_the_exit_code_of_ctrl_c() {
     let mut command = command_at(&server, "check seen");
     command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = command.spawn().expect("the tool runs");
-    // It waits for items.
-    let stdin = child.stdin.take();
+    // It asks for an item, and waits for more.
+    let mut stdin = child.stdin.take().expect("a pipe");
+    stdin.write_all(b"a\n").expect("it reads");
     wait_until("it is connected", || client.run("CLIENT LIST").text().contains("name=redis-bloom"));
     let pid = Pid::from_child(&child);
     kill_process(pid, Signal::TERM).expect("it runs");

@@ -169,7 +169,7 @@ fn add_uncounted<'a>(
     call.log("of a primary or an AOF added items uncounted: the filter is full");
     if !is_full {
         refused(call, why);
-        call.report_unapplied(c"the filter could not grow, and took items uncounted");
+        call.report_unapplied(c"the filter could not grow, and added items uncounted");
     }
     let before = Share::of_layers(filter);
     filter.add_each_uncounted(items, |chunk| added.push(chunk.into()));

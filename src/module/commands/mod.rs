@@ -175,8 +175,8 @@ impl Call<'_> {
             && let Some(&key) = self.words.get(1)
         {
             match self.uses {
-                Uses::Adds => unapplied::give_up(self.ctx, key),
-                Uses::Fills => unapplied::leave_placeholder(self.ctx, key),
+                Uses::Adds if !refusal.is_of_the_options() => unapplied::give_up(self.ctx, key),
+                Uses::Adds | Uses::Fills => unapplied::leave_placeholder(self.ctx, key),
                 Uses::Reads | Uses::Deletes => {}
             }
         }
