@@ -14,7 +14,7 @@ use std::hash::{BuildHasher as _, Hasher as _, RandomState};
 use crate::{
     at_once::{Servers, on_all},
     connection::Connection,
-    descriptor::{Change, names_of, read, spare, spare_fields, update, whole},
+    descriptor::{Change, DROPPING, names_of, read, spare, spare_fields, update, whole},
     error::Error,
     name,
     refusal::Kind,
@@ -94,7 +94,8 @@ impl NewSharded<'_> {
     fn publish(&self, filter: &Descriptor, creator: &[u8]) -> Result<(), Error> {
         update(self.servers, self.name, |fields| {
             let ours = fields.get(CREATOR).is_some_and(|found| found == creator)
-                && spare(fields).as_ref() == Some(&filter.current);
+                && spare(fields).as_ref() == Some(&filter.current)
+                && !fields.contains_key(DROPPING);
             if !ours {
                 // An earlier attempt, whose reply was lost; or somebody removed the filter.
                 return match whole(fields) {

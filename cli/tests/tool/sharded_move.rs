@@ -283,6 +283,44 @@ fn a_restore_sees_that_its_filter_was_dropped() {
     assert!(at > 10 && seen > 5, "{seen} of {at}");
 }
 
+/// `drop` has begun before each command of a restore, and goes on when that has ended: clients
+/// never get the filter, and all of it is removed.
+#[test]
+fn a_filter_that_is_being_dropped_is_not_published() {
+    let server = Server::start();
+    let mut client = server.client();
+    create(&mut client, &numbered("item", 100));
+    run_in(&server, "dump urls -o urls.dump").done();
+    let (mut at, mut seen) = (0, 0);
+    loop {
+        let place = Before { after: "", command: at };
+        let mut dropping = false;
+        let run = relayed(&server, server.dir(), "restore urls.dump copy", place, |_| {
+            dropping = client.run("HGET copy state") == Reply::Bulk(b"creating".to_vec());
+            if dropping {
+                client.run("HSET copy dropping 1");
+            }
+            true
+        });
+        let ran = Ran::from(run.output);
+        if dropping {
+            assert!([4, 5].contains(&ran.code), "command {at}: {ran:?}");
+            let state = client.run("HGET copy state");
+            assert_eq!(state, Reply::Bulk(b"creating".to_vec()), "command {at}: {ran:?}");
+            seen += 1;
+        } else {
+            assert_eq!(ran.code, 0, "command {at}: {ran:?}");
+        }
+        run_in(&server, "drop copy").done();
+        assert_eq!(client.run("KEYS *copy*").elements().len(), 0, "command {at}");
+        if !run.reached {
+            break;
+        }
+        at += 1;
+    }
+    assert!(seen > 10, "{seen} of {at}");
+}
+
 /// The filter is dropped and created again, with the same keys, before each command of a dump: exit
 /// 0 only if the dump has all items of the old filter, or of the new one.
 #[test]
