@@ -201,7 +201,12 @@ pub(crate) fn bury(
         })?;
         servers.acknowledged(server, LastWrite::Here)
     })?;
-    update(servers, name, |_| Ok((Change { set: Vec::new(), delete: retired.clone() }, ())))
+    update(servers, name, |now| {
+        // Another run may have ended this rebuild, and a later one may have retired other keys.
+        let same = |field: &&Vec<u8>| now.get(*field) == fields.get(*field);
+        let delete = retired.iter().filter(same).cloned().collect();
+        Ok((Change { set: Vec::new(), delete }, ()))
+    })
 }
 
 /// A generation like `wanted` of which no key exists, with its number or a higher one.
