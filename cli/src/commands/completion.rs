@@ -102,7 +102,7 @@ const END: &str = "\
 .TP\nTERM\nOn a dumb terminal nothing is coloured, and top prints the filters once.
 .SH FILES
 .TP\nFILE.redis\\-bloom\nThe journal of load: how much of FILE is in the filter.
-.TP\nFILE.part\nWhat an interrupted dump to FILE has written.
+.TP\nFILE*.part\nWhat a killed dump to FILE leaves. Nothing reads it: delete it.
 .SH \"SEE ALSO\"
 redis\\-cli(1), redis\\-server(1), and docs/reference/cli.md of redis\\-bloom";
 
