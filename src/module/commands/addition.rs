@@ -16,7 +16,7 @@ use super::{
 };
 use crate::{
     command::{options::Options, refusal::Refusal},
-    filter::{Additions, CellKind, Error, Filter},
+    filter::{Additions, CellKind, Error, Family, Filter},
     module::{
         api::Key,
         effects::{self, Growth, Items},
@@ -162,7 +162,9 @@ fn add_uncounted<'a>(
     added: &mut Added,
 ) {
     let is_full = why == Error::Full;
-    if !(call.ctx.is_replayed() || (is_full && limit::must_obey(call.ctx))) {
+    // RedisBloom's log and stream have the additions that it refused, too. Its filter is the same.
+    let refused_there = is_full && matches!(filter.family(), Family::RedisBloom(_));
+    if refused_there || !(call.ctx.is_replayed() || (is_full && limit::must_obey(call.ctx))) {
         added.error = Some(refused(call, why));
         return;
     }

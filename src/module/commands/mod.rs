@@ -166,14 +166,15 @@ impl Call<'_> {
 
     /// Answers that the command was refused, or stopped in the middle of its reply. If a primary,
     /// an AOF or a slot migration sent it, the change is reported as lost, and a key that lacks
-    /// items gets a placeholder.
+    /// items gets a placeholder. What a full filter refuses was refused by the sender, too.
     #[cold]
     fn refuse(&self, refusal: Refusal) {
         let text = refusal.text(self.words.iter().map(|word| word.bytes()));
-        self.report_unapplied(&text);
-        if self.ctx.is_replayed()
-            && let Some(&key) = self.words.get(1)
-        {
+        let is_lost = self.ctx.is_replayed() && refusal != Refusal::FULL;
+        if is_lost {
+            self.report_unapplied(&text);
+        }
+        if is_lost && let Some(&key) = self.words.get(1) {
             match self.uses {
                 Uses::Adds if !refusal.is_of_the_options() => unapplied::give_up(self.ctx, key),
                 Uses::Adds | Uses::Fills => unapplied::leave_placeholder(self.ctx, key),
