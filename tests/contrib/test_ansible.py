@@ -39,7 +39,8 @@ class Playbook(unittest.TestCase):
         restart = self.dir / "restart"
         restart.write_text(RESTART.format(dir=self.dir, server=SERVER))
         restart.chmod(0o755)
-        stop = f"kill $(cat {self.dir}/pid) && while [ -e {self.dir}/pid ]; do sleep 0.02; done"
+        # A server that did not start leaves the file behind, and may be ending just now.
+        stop = f"pid=$(cat {self.dir}/pid) && kill $pid && while [ -e {self.dir}/pid ] && kill -0 $pid; do sleep 0.02; done"
         self.addCleanup(subprocess.run, ["sh", "-c", stop], check=False, stderr=subprocess.DEVNULL)
 
     def play(self, missing_key="yes", *options):
