@@ -14,11 +14,12 @@ use std::{
     ffi::OsString,
     fs::{self, File, Metadata, OpenOptions, TryLockError},
     io::{self, Read as _, Write as _},
-    os::unix::fs::{MetadataExt as _, OpenOptionsExt as _},
+    os::unix::fs::{FileExt as _, MetadataExt as _, OpenOptionsExt as _},
     path::{Path, PathBuf},
     time::{Duration, Instant},
 };
 
+use bloom::filter::checksum;
 use rustix::{fs::OFlags, io::Errno};
 use serde::{Deserialize, Serialize};
 
@@ -29,6 +30,8 @@ use crate::{error::Error, name, output::Output};
 const MAGIC: &str = "redis-bloom journal ";
 /// The form of a journal; others are refused.
 const VERSION: u32 = 7;
+/// Bytes at each end of a file that are hashed.
+const END: u64 = 1 << 16;
 
 /// What must be equal when a load goes on.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -38,6 +41,8 @@ pub(crate) struct Identity {
     size: u64,
     /// Nanoseconds of the last change.
     modified: i128,
+    /// A hash of the first and the last 64 KiB: a copy of another file may have its time.
+    ends: u64,
 }
 
 /// How far a file is loaded.
@@ -76,21 +81,32 @@ pub(crate) struct Journal {
 
 impl Identity {
     /// Describes a file that is loaded so.
-    pub(crate) fn of(metadata: &Metadata, load: String) -> Self {
-        let seconds = i128::from(metadata.mtime());
-        let modified = seconds * 1_000_000_000 + i128::from(metadata.mtime_nsec());
-        Self { load, size: metadata.len(), modified }
+    pub(crate) fn of(file: &File, load: String) -> io::Result<Self> {
+        let metadata = file.metadata()?;
+        let (size, modified) = size_and_time(&metadata);
+        let mut ends = Vec::new();
+        for start in [0, size.saturating_sub(END)] {
+            let mut end = vec![0; size.min(END) as usize];
+            file.read_exact_at(&mut end, start)?;
+            ends.append(&mut end);
+        }
+        Ok(Self { load, size, modified, ends: checksum(&ends) })
     }
 
     /// Whether the file has the size and the time of its last change that it had.
     pub(crate) fn is_unchanged(&self, metadata: &Metadata) -> bool {
-        *self == Self::of(metadata, self.load.clone())
+        (self.size, self.modified) == size_and_time(metadata)
     }
 
     /// The length of the file.
     pub(crate) fn size(&self) -> u64 {
         self.size
     }
+}
+
+fn size_and_time(metadata: &Metadata) -> (u64, i128) {
+    let seconds = i128::from(metadata.mtime());
+    (metadata.len(), seconds * 1_000_000_000 + i128::from(metadata.mtime_nsec()))
 }
 
 /// The path of a file's journal.
@@ -270,7 +286,7 @@ mod tests {
         let path = dir.path().join("items");
         fs::write(&path, "a\nb\n").unwrap();
         let loaded = File::open(&path).unwrap();
-        let identity = Identity::of(&loaded.metadata().unwrap(), String::new());
+        let identity = Identity::of(&loaded, String::new()).unwrap();
         let read = || Journal::read(&path, &identity).unwrap().map(|position| position.offset);
         let output = Output::new(Options { json: false, quiet: true });
         let (both, start) = ((loaded, identity.clone()), Position::default());

@@ -605,6 +605,23 @@ fn a_load_goes_on_with_a_file_that_has_another_inode() {
     assert_all_in(&mut client, &items);
 }
 
+/// Size and time may be those of the file that was loaded (`cp -p`, `rsync -t`).
+#[test]
+fn a_load_does_not_go_on_with_another_file_of_equal_size_and_time() {
+    let dir = tempfile::tempdir().unwrap();
+    let (server, mut client) = server();
+    let (mut child, path, items) = under_way(&server, &mut client, dir.path(), 1_000_000, "");
+    child.kill().expect("it runs");
+    child.wait().expect("it ended");
+    let modified = fs::metadata(&path).and_then(|it| it.modified()).expect("a time");
+    let text = fs::read_to_string(&path).expect("the items").replace("item", "time");
+    fs::write(&path, text).expect("another file");
+    fs::File::options().write(true).open(&path).and_then(|it| it.set_modified(modified)).unwrap();
+    let ran = run_at(&server, &format!("load urls --json --resume {}", path.display()));
+    assert_eq!(ran.code, 2, "{ran:?}");
+    assert!(items[0].starts_with("item"));
+}
+
 /// A dump that has the name of a journal, and a link.
 #[test]
 fn files_that_are_no_journals_stay_as_they_are() {

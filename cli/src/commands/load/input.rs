@@ -60,7 +60,7 @@ impl Input {
         // A named pipe is opened once, when its turn comes: its writer sees that end.
         if metadata.is_file() {
             let file = File::open(path).map_err(Error::file(path))?;
-            let identity = Identity::of(&file.metadata().map_err(Error::file(path))?, load);
+            let identity = Identity::of(&file, load).map_err(Error::file(path))?;
             let (path, start) = (path.clone(), Position::default());
             input.regular = Some(Regular { file, path, identity, start });
         }
