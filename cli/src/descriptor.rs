@@ -168,8 +168,8 @@ pub(crate) fn noted(fields: &Fields, place: usize) -> Option<Stamp> {
 /// `may_go` is called before each, with the number of the shard and how many there are.
 ///
 /// # Errors
-/// Those of `may_go`, and `Error::Incomplete` if the filter was dropped, and perhaps created again
-/// with the same keys: shards that were not replaced before stay.
+/// Those of `may_go`. `Error::Incomplete` if somebody dropped the filter, even if the same keys
+/// have a new one: the remaining shards stay.
 pub(crate) fn bury(
     servers: &Servers,
     name: &[u8],

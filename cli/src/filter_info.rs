@@ -200,17 +200,17 @@ impl Reader {
         // Without a filter that is still there, nobody can be asked.
         let Some(module) = self.module else { return Ok(None) };
         let mut passing = None;
-        let questions = questions(module, detail);
+        let fields = fields(module, detail);
         let commands: Vec<_> = infos
             .iter()
-            .flat_map(|(key, _)| questions.iter().map(|word| command(word, key)))
+            .flat_map(|(key, _)| fields.iter().map(|word| command(word, key)))
             .collect();
         let mut replies = connection.request_all(&commands)?.into_iter();
         for (_, info) in infos {
             info.module = module;
-            for (question, reply) in questions.iter().zip(&mut replies) {
+            for (field, reply) in fields.iter().zip(&mut replies) {
                 match accepted(connection, reply) {
-                    Ok(reply) => info.take(question, reply)?,
+                    Ok(reply) => info.take(field, reply)?,
                     Err(error) if error.passes() => passing = Some(error),
                     // The filter may be gone by now, and the user may lack the right to BF.DEBUG.
                     Err(_) => {}
@@ -264,8 +264,8 @@ pub(crate) fn must_be_ours(server: &mut Connection, key: &[u8], what: &str) -> R
 /// The word that stands for `BF.DEBUG key`; others are those of `BF.INFO key word`.
 const DEBUG: &str = "DEBUG";
 
-/// The further questions that a module answers.
-fn questions(module: Module, detail: Detail) -> &'static [&'static str] {
+/// The further fields that a module has.
+fn fields(module: Module, detail: Detail) -> &'static [&'static str] {
     // Those about layers at both ends: BF.DEBUG adds the probes to the layers that are there.
     const ALL: &[&str] = &[
         "LAYERS",
@@ -296,7 +296,7 @@ fn command(word: &str, key: &[u8]) -> Cmd {
 }
 
 impl FilterInfo {
-    /// Takes the answer to a question.
+    /// Takes the reply to `BF.INFO key field`.
     fn take(&mut self, word: &str, reply: Value) -> Result<(), Error> {
         if word == DEBUG {
             return self.take_debug(&reply);

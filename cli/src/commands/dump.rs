@@ -120,7 +120,8 @@ impl Arguments {
         }
         if infos[0].module == Module::RedisBloom {
             output.remark(format_args!(
-                "{file} holds the filter's seed: whoever reads it can make items that collide."
+                "{file} contains the filter's seed. Anyone who can read it can make items that \
+                 collide."
             ));
         }
         output.data(&report, format_args!("{}: {size} in {file}", self.shown()))
@@ -174,7 +175,8 @@ impl Arguments {
         }
         let directory = name::readable_path(&self.output);
         output.remark(format_args!(
-            "{directory} holds the filters' seeds: whoever reads it can make items that collide."
+            "{directory} contains the filters' seeds. Anyone who can read it can make items that \
+             collide."
         ));
         let (count, size) = (keys.len(), amount::readable_bytes(report.bytes));
         output.data(&report, format_args!("{shown}: {count} shards, {size} in {directory}"))

@@ -44,7 +44,7 @@ const AGAIN: u32 = 5;
 ///
 /// Every line is an item, as it is: nothing is stripped, and an empty line is an empty item. The
 /// filter must exist. A journal beside each file, FILE.redis-bloom, notes how far the load is;
-/// --resume goes on there. It is removed when all files are loaded. If a server restarted and may
+/// --resume continues there. It is removed when all files are loaded. If a server restarted and may
 /// have lost items, all are sent again. Ctrl-C ends the load in order, a second one at once.
 #[derive(clap::Args, Debug)]
 pub(crate) struct Arguments {
@@ -160,7 +160,7 @@ impl Arguments {
                 if delivery.counting() && self.resume {
                     return Err(Error::usage(
                         format!("{} is a COUNTING filter: an item counts twice", self.shown()),
-                        "Leave out what is loaded by --skip in place of --resume.",
+                        "Use --skip N in place of --resume: it leaves out the first N items.",
                     ));
                 }
                 ledger.begin(Vec::new(), vec![delivery.mark().cloned()]);
@@ -241,18 +241,19 @@ impl Arguments {
     fn input(&self, path: &Path, database: i64, output: &Output) -> Result<Input, Error> {
         let load = format!("{} in database {database}, {}", self.shown(), self.items.form());
         let mut input = Input::open(path, load)?;
-        if !self.resume {
-            return Ok(input);
-        }
         let name = &input.name;
         let Some(regular) = &mut input.regular else {
+            if !self.resume {
+                return Ok(input);
+            }
             return Err(Error::usage(
                 format!("{name} cannot be resumed: it has no journal"),
                 "Name a file, or leave out what is loaded by --skip.",
             ));
         };
-        match Journal::read(&regular.path, &regular.identity)? {
+        match Journal::read(&regular.path, &regular.identity, self.resume)? {
             Some(position) => regular.start = position,
+            None if !self.resume => {}
             None => output.remark(format_args!("{name}: no journal, so from the beginning")),
         }
         Ok(input)

@@ -211,7 +211,7 @@ impl Filling<'_> {
         } else if filter_exists(&mut server, self.key)? {
             return Err(Error::refused_partly(
                 format!(
-                    "restore: BUSYKEY {}: another restore is under way or was interrupted",
+                    "restore: BUSYKEY {}: another restore is running, or was interrupted",
                     name::readable(self.key)
                 ),
                 format!("Wait for it, or give it up by `drop {}`.", name::typed(self.key)),

@@ -1,4 +1,5 @@
-//! `redis-bloom verify NAME`: whether the rate of false positives is what was asked for.
+//! `redis-bloom verify NAME`: measures the false positive rate, and compares it
+//! with the configured one.
 //!
 //! The rate is measured with random probes of 16 bytes: none of them was ever added. When a filter
 //! passes: `statistics.rs`. Whether items are lost, `check` tells.

@@ -117,11 +117,16 @@ pub(crate) fn path_for(file: &Path) -> PathBuf {
 }
 
 impl Journal {
-    /// The position at which an earlier load of this file ended; `None` without a journal.
+    /// The position at which an earlier load of this file ended; `None` without a journal, and if
+    /// this load does not `resume` it.
     ///
     /// # Errors
     /// `Error::Usage` for the journal of another load, and for a file that is no journal.
-    pub(crate) fn read(file: &Path, identity: &Identity) -> Result<Option<Position>, Error> {
+    pub(crate) fn read(
+        file: &Path,
+        identity: &Identity,
+        resume: bool,
+    ) -> Result<Option<Position>, Error> {
         let path = path_for(file);
         let Some(text) = own(&path).map_err(|error| unusable(&path, error))? else {
             return Ok(None);
@@ -129,7 +134,7 @@ impl Journal {
         let refused = |why: String| {
             Error::usage(
                 format!("{}: {why}", name::readable_path(file)),
-                "Without --resume the file is loaded from its beginning, with a new journal.",
+                format!("Remove {} to load the file from its beginning.", path.display()),
             )
         };
         let content = text.strip_prefix(format!("{MAGIC}{VERSION}\n").as_bytes());
@@ -146,6 +151,7 @@ impl Journal {
             _ if now != then => {
                 Err(refused(format!("its journal is of another load: {then}; not {now}")))
             }
+            _ if !resume => Ok(None),
             _ if content.file != *identity => {
                 Err(refused("the file changed since it was loaded".to_owned()))
             }
@@ -287,7 +293,8 @@ mod tests {
         fs::write(&path, "a\nb\n").unwrap();
         let loaded = File::open(&path).unwrap();
         let identity = Identity::of(&loaded, String::new()).unwrap();
-        let read = || Journal::read(&path, &identity).unwrap().map(|position| position.offset);
+        let read =
+            || Journal::read(&path, &identity, true).unwrap().map(|position| position.offset);
         let output = Output::new(Options { json: false, quiet: true });
         let (both, start) = ((loaded, identity.clone()), Position::default());
         let mut kept = Journal::start(&path, both, start, Duration::ZERO, &output).unwrap();
@@ -301,7 +308,7 @@ mod tests {
         kept.describe(&[], &[]);
         assert_eq!(read(), Some(2));
         fs::write(&journal, format!("{MAGIC}99\n{{}}")).unwrap();
-        let other = Journal::read(&path, &identity).unwrap_err().to_string();
+        let other = Journal::read(&path, &identity, true).unwrap_err().to_string();
         assert!(other.contains("another release"), "{other}");
         kept.remove().unwrap();
         assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 1, "only the items are left");

@@ -84,8 +84,9 @@ fn what_they_say() {
     let name = file.display();
     client.run("BF.RESERVE urls 0.01 1000 SEED 1");
     let ran = run_on(&server, "dump urls -o FILE", &file);
-    let seed =
-        format!("{name} holds the filter's seed: whoever reads it can make items that collide.");
+    let seed = format!(
+        "{name} contains the filter's seed. Anyone who can read it can make items that collide."
+    );
     assert_eq!((ran.code, ran.stderr), (0, format!("{seed}\n")));
     assert_eq!(ran.stdout, format!("urls: 1.40 kB in {name}\n"));
     assert_eq!(file.metadata().unwrap().permissions().mode() & 0o777, 0o600);
@@ -530,7 +531,7 @@ fn killed_dumps_and_restores_leave_nothing_that_passes_for_whole() {
         if client.run("EXISTS copy") == int(0) {
             if client.run("DBSIZE") == int(2) {
                 let ran = run_on(&server, "restore FILE copy", &file);
-                let says = "another restore is under way or was interrupted";
+                let says = "another restore is running, or was interrupted";
                 assert!(ran.code == 4 && ran.stderr.contains(says), "{ran:?}");
                 let key = client.run("KEYS copy:restoring:*").elements()[0].text();
                 run_at(&server, &format!("drop {key}")).done();

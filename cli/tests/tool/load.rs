@@ -566,60 +566,72 @@ fn a_journal_of_another_load_is_refused() {
     let path = killed(&mut client);
     let kept = fs::read(journal_of(&path)).expect("a journal");
     let refused = |words: &str, text: &str| {
-        let ran = run_at(&server, &format!("load {words} --resume {}", path.display()));
+        let ran = run_at(&server, &format!("load {words} {}", path.display()));
         assert_eq!(ran.code, 2, "{ran:?}");
-        assert!(ran.stderr.contains(text) && ran.stderr.contains("Without --resume"), "{ran:?}");
+        assert!(ran.stderr.contains(text) && ran.stderr.contains("Remove "), "{ran:?}");
         assert_eq!(fs::read(journal_of(&path)).expect("a journal"), kept, "{words}");
     };
     client.run("BF.RESERVE other 0.01 100");
-    refused("other", "its journal is of another load: urls in database 0, lines; not other in");
-    refused("urls -n 1", "urls in database 0, lines; not urls in database 1, lines");
-    refused("urls -0", "urls in database 0, lines; not urls in database 0, zero bytes");
+    for resume in ["", " --resume"] {
+        let before = "its journal is of another load: urls in database 0, lines; not";
+        refused(&format!("other{resume}"), &format!("{before} other in database 0, lines"));
+        refused(&format!("urls -n 1{resume}"), &format!("{before} urls in database 1, lines"));
+        refused(&format!("urls -0{resume}"), &format!("{before} urls in database 0, zero bytes"));
+    }
     let mut changed = fs::read(&path).unwrap();
     changed[3] = b'!';
     fs::write(&path, &changed).unwrap();
-    refused("urls", "the file changed since it was loaded");
+    refused("urls --resume", "the file changed since it was loaded");
     fs::write(journal_of(&path), "redis-bloom journal 7\n{").unwrap();
     let ran = run_at(&server, &format!("load urls --resume {}", path.display()));
     assert!(ran.code == 2 && ran.stderr.contains("its journal cannot be read"), "{ran:?}");
-    // Without --resume whatever journal is replaced.
+    fs::write(journal_of(&path), kept).unwrap();
+    // The journal of the same load is replaced without --resume.
     let ran = run_at(&server, &format!("load urls {}", path.display()));
     assert_eq!((ran.code, journal_of(&path).exists()), (0, false), "{ran:?}");
 }
 
-/// Device and inode may change by a reboot or a copy; size and time say which file it is.
-#[test]
-fn a_load_goes_on_with_a_file_that_has_another_inode() {
+/// Kills a load, puts a file with the text that `change` makes in the place of the loaded one, with
+/// its time, and resumes. `check` gets the items that were in the first file.
+fn resumed_in_another_file(
+    change: impl Fn(String) -> String,
+    check: impl Fn(&mut Client, Ran, &[String]),
+) {
     let dir = tempfile::tempdir().unwrap();
     let (server, mut client) = server();
     let (mut child, path, items) = under_way(&server, &mut client, dir.path(), 1_000_000, "");
     child.kill().expect("it runs");
     child.wait().expect("it ended");
     let modified = fs::metadata(&path).and_then(|it| it.modified()).expect("a time");
-    let copy = dir.path().join("copy");
-    fs::copy(&path, &copy).expect("a copy");
-    fs::rename(&copy, &path).expect("another file in its place");
-    fs::File::options().write(true).open(&path).and_then(|it| it.set_modified(modified)).unwrap();
+    let text = change(fs::read_to_string(&path).expect("the items"));
+    let other = dir.path().join("other");
+    fs::write(&other, text).expect("another file");
+    fs::File::options().write(true).open(&other).and_then(|it| it.set_modified(modified)).unwrap();
+    fs::rename(&other, &path).expect("another file in its place");
     let ran = run_at(&server, &format!("load urls --json --resume {}", path.display()));
-    assert!(number(&ran.done(), "items") < 1_000_000, "it does not begin again");
-    assert_all_in(&mut client, &items);
+    check(&mut client, ran, &items);
+}
+
+/// Device and inode may change by a reboot or a copy; size, time and both ends say which file it
+/// is.
+#[test]
+fn a_load_goes_on_with_a_file_that_has_another_inode() {
+    resumed_in_another_file(
+        |text| text,
+        |client, ran, items| {
+            assert!(number(&ran.done(), "items") < 1_000_000, "it does not begin again");
+            assert_all_in(client, items);
+        },
+    );
 }
 
 /// Size and time may be those of the file that was loaded (`cp -p`, `rsync -t`).
 #[test]
 fn a_load_does_not_go_on_with_another_file_of_equal_size_and_time() {
-    let dir = tempfile::tempdir().unwrap();
-    let (server, mut client) = server();
-    let (mut child, path, items) = under_way(&server, &mut client, dir.path(), 1_000_000, "");
-    child.kill().expect("it runs");
-    child.wait().expect("it ended");
-    let modified = fs::metadata(&path).and_then(|it| it.modified()).expect("a time");
-    let text = fs::read_to_string(&path).expect("the items").replace("item", "time");
-    fs::write(&path, text).expect("another file");
-    fs::File::options().write(true).open(&path).and_then(|it| it.set_modified(modified)).unwrap();
-    let ran = run_at(&server, &format!("load urls --json --resume {}", path.display()));
-    assert_eq!(ran.code, 2, "{ran:?}");
-    assert!(items[0].starts_with("item"));
+    resumed_in_another_file(
+        |text| text.replace("item", "time"),
+        |_, ran, _| assert_eq!(ran.code, 2, "{ran:?}"),
+    );
 }
 
 /// A dump that has the name of a journal, and a link.

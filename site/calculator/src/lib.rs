@@ -1,5 +1,5 @@
-//! The numbers of the sizing calculator (docs/guide/calculator.md), which `site/calculator.js` calls.
-//! Functions take and return numbers alone, so the page needs no generated code.
+//! The numbers of the sizing calculator (docs/guide/calculator.md). `site/calculator.js` calls
+//! them. Functions take and return numbers alone, so the page needs no generated code.
 
 use redis_bloom::filter::{
     CellKind, Error, Expansion, Params, Rules, Span,

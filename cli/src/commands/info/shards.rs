@@ -24,7 +24,7 @@ struct Shown<'s> {
     #[serde(flatten)]
     name: Named<'s>,
     poll: u64,
-    /// The filter in one key that is asked for older items.
+    /// The filter in one key that has older items.
     base: Option<Named<'s>>,
     #[serde(flatten)]
     current: ShownGeneration<'s>,
@@ -35,7 +35,7 @@ struct Shown<'s> {
     item: &'s [Owner<'s>],
 }
 
-/// A generation: the fields of every filter, summed, and those of the shards.
+/// One generation: the sums over its shards, and each shard.
 #[derive(Debug, Serialize)]
 struct ShownGeneration<'s> {
     /// Null if no shard could be read.
