@@ -149,9 +149,8 @@ fn add_to<'a>(
 }
 
 /// Adds items to a filter of layers that refuses them, if a primary or an AOF sent them; they are
-/// not counted. A non-scaling filter may be full some items sooner than its original, if another
-/// product made that and has other false positives. For a filter that has no memory to grow the
-/// addition is reported, since its bits then differ from the original's.
+/// not counted. For a filter that has no memory to grow the addition is reported, since its bits then
+/// differ from the original's.
 #[cold]
 #[inline(never)]
 fn add_uncounted<'a>(
@@ -162,8 +161,10 @@ fn add_uncounted<'a>(
     added: &mut Added,
 ) {
     let is_full = why == Error::Full;
-    // RedisBloom's log and stream have the additions that it refused, too. Its filter is the same.
-    let refused_there = is_full && matches!(filter.family(), Family::RedisBloom(_));
+    // Logs and streams of other products have the additions that they refused, too: RedisBloom all,
+    // valkey-bloom those behind others that it took. Their filters were full at the same item.
+    let refused_there =
+        is_full && matches!(filter.family(), Family::RedisBloom(_) | Family::Valkey(_));
     if refused_there || !(call.ctx.is_replayed() || (is_full && limit::must_obey(call.ctx))) {
         added.error = Some(refused(call, why));
         return;
