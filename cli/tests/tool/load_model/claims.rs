@@ -63,6 +63,11 @@ impl Run {
         self.stderr.contains("with --resume")
     }
 
+    /// Whether it refused a file because of its journal.
+    pub(super) fn refuses_journal(&self) -> bool {
+        self.code == Some(2) && self.stderr.contains("its journal is of another load")
+    }
+
     /// Whether it says that it went back to the first item of all.
     fn sends_all(&self) -> bool {
         ["all of them again", "earlier load: from the beginning"]
