@@ -149,7 +149,7 @@ fn add_to<'a>(
 }
 
 /// Adds items to a filter of layers that refuses them, if a primary or an AOF sent them; they are
-/// not counted. For a filter that has no memory to grow the addition is reported, since its bits then
+/// not counted. If a filter has no memory to grow, the addition is reported, since its bits then
 /// differ from the original's.
 #[cold]
 #[inline(never)]
