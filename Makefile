@@ -1,5 +1,5 @@
-# Sets up, builds, runs, tests and installs. `make help` lists the targets, from the `##` after
-# each.
+# Sets up, builds, runs, tests and installs. `make help` and `make help-all` list the
+# targets, from the `##` after each.
 
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
@@ -49,6 +49,8 @@ MACRO_RS := $(wildcard src/module/commands/*.rs)
 SECONDS ?= 60
 # Servers of `make test-matrix`: suite/kind of Debian's or paths; all of Debian's if empty.
 SERVERS ?=
+# `no`: the targets install nothing; they say what is missing, and fail.
+export SETUP ?=
 # If set, targets that run tests on platforms and servers write their results into docs/internals/platforms.md.
 export RECORD ?=
 # The tests of the tool wait more than they compute: some more at once than there are processors.
@@ -58,8 +60,17 @@ LOCKED := $(if $(CI),--locked)
 
 ##@ Use
 
+# What most people need; make help-all has the rest.
+COMMON := build cli run install check test fmt docs bench release
+
 .PHONY: help
-help: ## List the targets and the settings
+help: ## List the common targets
+	@awk -v common=' $(COMMON) ' 'BEGIN { FS = ":.*## " } \
+		/^[a-z0-9-]+:.*## / && index(common, " " $$1 " ") { printf "make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@echo 'make help-all   List all targets, and the settings'
+
+.PHONY: help-all
+help-all: ## List all targets, and the settings
 	@awk 'BEGIN { FS = ":.*## " } \
 		/^##@ / { printf "\n%s\n", substr($$0, 5) } \
 		/^[a-z0-9-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -67,7 +78,8 @@ help: ## List the targets and the settings
 		'$(PORT)' '$(REDIS_SERVER)' '$(PREFIX)' '$(DESTDIR)' '$(BENCH)' '$(PEERS)' '$(SECONDS)'
 	@printf '  REV=%s  CASE=%s  ROUNDS=%s  COUNT=%s  SERVERS=%s  RECORD=%s\n' \
 		'$(REV)' '$(CASE)' '$(ROUNDS)' '$(COUNT)' '$(SERVERS)' '$(RECORD)'
-	@printf '  %s\n' 'RECORD=1 writes results into docs/internals/platforms.md: of test-matrix, test-arm64, test-s390x, test-msrv,' \
+	@printf '  %s\n' 'SETUP=no: install nothing, and print what is missing' \
+		'RECORD=1: write results into docs/internals/platforms.md: of test-matrix, test-arm64, test-s390x, test-msrv,' \
 		'test-packages-arm64, memcheck, asan and soak'
 
 .PHONY: setup
