@@ -135,21 +135,27 @@ fn the_layout_is_the_primarys() {
     }
 }
 
-/// Waits for the end of a rewrite without RDB preamble, and stops the server.
+/// Rewrites the AOF, without RDB preamble, and stops the server.
 #[track_caller]
 fn rewrite_and_stop(server: &mut Server) {
     let client = &mut server.client();
+    rewrite(client);
+    client.send(&["SHUTDOWN", "SAVE"]);
+    server.wait_for_exit();
+}
+
+/// Rewrites the AOF to its end.
+#[track_caller]
+pub(crate) fn rewrite(client: &mut Client) {
     assert!(!client.run("BGREWRITEAOF").is_error());
     wait_until("the AOF is rewritten", || {
         let mut shows = |field, value| client.server_info("persistence", field) == value;
         shows("aof_rewrite_scheduled", "0") && shows("aof_rewrite_in_progress", "0")
     });
     assert_eq!(client.server_info("persistence", "aof_last_bgrewrite_status"), "ok");
-    client.send(&["SHUTDOWN", "SAVE"]);
-    server.wait_for_exit();
 }
 
-const AOF: [&str; 2] = ["appendonly yes", "aof-use-rdb-preamble no"];
+pub(crate) const AOF: [&str; 2] = ["appendonly yes", "aof-use-rdb-preamble no"];
 
 /// docs/guide/migration.md from one end to the other: RedisBloom, this module, RedisBloom, this
 /// module. Filters are created and grown on each, and merged here; no answer differs.
@@ -279,13 +285,14 @@ fn a_replica_of_redisbloom_creates_the_same_filters() {
     let theirs = redisbloom(&path);
     let (old, replica) = (&mut theirs.client(), theirs.replica());
     let new = &mut replica.client();
-    let asked = [numbered("item", 2_000), numbered("absent", 5_000)].concat();
+    let items = numbered("item", 2_000);
+    let asked = [&items[..], &numbered("absent", 5_000)].concat();
     old.run("BF.RESERVE reserved 0.02 500");
     old.run("BF.RESERVE full 0.2 1000 NONSCALING");
     let keys = ["reserved", "full", "added"];
-    // Not until the second is full: RedisBloom replicates what it refuses, and a replica obeys.
+    // RedisBloom replicates what the full one refuses, too.
     for key in keys {
-        old.call("BF.MADD", key, &asked[..if key == "full" { 900 } else { 2_000 }]);
+        old.call("BF.MADD", key, &items);
     }
     assert_eq!(old.run("WAIT 1 30000"), int(1));
     for key in keys {

@@ -57,6 +57,7 @@ mod loaded_twice;
 mod log_lines;
 mod memory;
 mod merge;
+mod moving_model;
 mod no_memory;
 mod notifications;
 mod obeyed;
