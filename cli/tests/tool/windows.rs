@@ -303,13 +303,15 @@ fn a_load_while_generations_come_and_go_is_complete() {
         let (clock, server, mut client) = server();
         let dir = tempfile::tempdir().unwrap();
         run_at(&server, &format!("create seen --items 20k --error 1e-9 --window {window}")).done();
-        let (child, path) = under_way(&server, dir.path(), 100_000, "");
+        let (mut child, path) = under_way(&server, dir.path(), 100_000, "");
         let card = |client: &mut Client| client.run("BF.CARD seen").int();
         for step in 0..steps {
             clock.advance(6 * HOUR + 1_000);
             let before = card(&mut client);
-            wait_until("more items are in", || card(&mut client) != before);
-            assert!(generations(&mut client, "seen").len() > 1 || step == 0);
+            // On a busy machine it may end before all steps.
+            let mut has_ended = || child.try_wait().expect("a child").is_some();
+            wait_until("more items are in", || card(&mut client) != before || has_ended());
+            assert!(generations(&mut client, "seen").len() > 1 || step == 0 || has_ended());
         }
         let ran = ended(child);
         assert_eq!(ran.code, 0, "{window}: {ran:?}");
