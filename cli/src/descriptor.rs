@@ -168,8 +168,8 @@ pub(crate) fn noted(fields: &Fields, place: usize) -> Option<Stamp> {
 /// `may_go` is called before each, with the number of the shard and how many there are.
 ///
 /// # Errors
-/// Those of `may_go`. `Error::Incomplete` if somebody dropped the filter, even if the same keys
-/// have a new one: the remaining shards stay.
+/// The errors of `may_go`. `Error::Incomplete` if the filter was dropped, even if a new filter has
+/// the same keys. The remaining shards stay.
 pub(crate) fn bury(
     servers: &Servers,
     name: &[u8],

@@ -1,6 +1,6 @@
-//! A seeded model of moving: the files of one server go from RedisBloom to this module and back,
-//! again and again, while clients work. A RedisBloom that never moves gets the same commands. Every
-//! reply and every answer is its own.
+//! A seeded model of a migration. The files of one server move from RedisBloom to this module and
+//! back, several times, and clients work in between. A RedisBloom that never moves gets the same
+//! commands. Every reply must be equal to its reply.
 //!
 //! ```text
 //!   commands ─┬─▶ RedisBloom, which stays ───────────────────── replies, answers

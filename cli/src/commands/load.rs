@@ -160,7 +160,7 @@ impl Arguments {
                 if delivery.counting() && self.resume {
                     return Err(Error::usage(
                         format!("{} is a COUNTING filter: an item counts twice", self.shown()),
-                        "Use --skip N in place of --resume: it leaves out the first N items.",
+                        "Use --skip N instead of --resume. It skips the first N items.",
                     ));
                 }
                 ledger.begin(Vec::new(), vec![delivery.mark().cloned()]);

@@ -625,7 +625,7 @@ fn a_load_goes_on_with_a_file_that_has_another_inode() {
     );
 }
 
-/// Size and time may be those of the file that was loaded (`cp -p`, `rsync -t`).
+/// Another file can have the same size and time, for example after `cp -p` or `rsync -t`.
 #[test]
 fn a_load_does_not_go_on_with_another_file_of_equal_size_and_time() {
     resumed_in_another_file(
