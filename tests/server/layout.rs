@@ -275,6 +275,47 @@ fn redisbloom_reads_the_commands_that_create_filters() {
     assert!(state(&mut old.client()) == expected);
 }
 
+/// docs/guide/migration.md: RedisBloom does not start on an AOF with a command that it lacks, and
+/// does so after the next rewrite.
+#[test]
+fn a_rewrite_replaces_commands_that_redisbloom_lacks() {
+    let Some(path) = peer("a_rewrite_replaces_commands_that_redisbloom_lacks") else {
+        return;
+    };
+    let mut new = probation();
+    AOF.iter().for_each(|line| new.configure(line));
+    new.kill();
+    new.relaunch();
+    let client = &mut new.client();
+    let asked = numbered("item", 1_000);
+    for key in ["part", "union"] {
+        client.run(&format!("BF.RESERVE {key} 0.01 3000"));
+        client.call("BF.MADD", key, &asked[..500]);
+    }
+    let mut old = redisbloom(&path);
+    old.kill();
+    AOF.iter().for_each(|line| old.configure(line));
+    for (command, name) in
+        [("BF.BULKADD part WIDTH 3 onetwo", "BF.BULKADD"), ("BF.MERGE union part", "BF.MERGE")]
+    {
+        assert!(!new.client().run(command).is_error());
+        new.client().send(&["SHUTDOWN", "SAVE"]);
+        new.wait_for_exit();
+        copy_files(new.dir(), old.dir());
+        let log = old.try_relaunch().expect_err(name);
+        assert!(log.contains(&format!("Unknown command '{name}' reading")), "{log}");
+        new.relaunch();
+        let expected = mexists(&mut new.client(), "union", &asked);
+        rewrite_and_stop(&mut new);
+        copy_files(new.dir(), old.dir());
+        old.relaunch();
+        assert!(mexists(&mut old.client(), "union", &asked) == expected, "{name}");
+        assert_eq!(old.client().run("BF.MEXISTS part one two"), array([int(1), int(1)]));
+        old.kill();
+        new.relaunch();
+    }
+}
+
 /// A replica of RedisBloom makes RedisBloom's filters of its commands, with any setting: every
 /// answer is the primary's.
 #[test]
