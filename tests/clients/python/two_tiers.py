@@ -69,7 +69,7 @@ def host_replica(socket, cluster=False):
 
     def connect(connection):
         connection.on_connect()
-        connection.send_command("READONLY")  # else a replica of a cluster answers MOVED
+        connection.send_command("READONLY")  # without it, a replica of a cluster answers MOVED
         connection.read_response()
 
     return redis.Redis(unix_socket_path=socket, redis_connect_func=connect if cluster else None)
