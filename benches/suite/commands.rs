@@ -39,14 +39,14 @@ struct Stage {
 /// A stage continues with the filters of the stage before it if both have the same capacity.
 const STAGES: [Stage; 4] = [
     Stage {
-        title: "2 M items, 30 % in",
+        title: "2 M items, 30 % full",
         capacity: 2_000_000,
         filled: 600_000,
         starts: 9,
         rounds: 5,
     },
     Stage {
-        title: "100 M items, 30 % in",
+        title: "100 M items, 30 % full",
         capacity: 100_000_000,
         filled: 30_000_000,
         starts: 3,

@@ -47,7 +47,7 @@ pub(crate) fn measure(section: &mut Section) {
             turns(&mut rivals, FILLED, batch, start, samples);
         }
     }
-    section.heading("COUNTING, 2 M items, 30 % in");
+    section.heading("COUNTING, 2 M items, 30 % full");
     section.say(&format!(
         "CPU nanoseconds per item, and in brackets the ratio to the plain filter. The ratio of a \
          deletion is that to an addition to the plain filter. Medians of {STARTS} starts of the \
@@ -131,7 +131,7 @@ fn against_cuckoo(section: &mut Section, peer: &Contender) {
         }
     }
     section
-        .heading(&format!("COUNTING and the cuckoo filter of {}, 2 M items, 80 % in", peer.name));
+        .heading(&format!("COUNTING and the cuckoo filter of {}, 2 M items, 80 % full", peer.name));
     section.say(&format!(
         "As before; in brackets the ratio to the cuckoo filter (`CF.RESERVE key {CAPACITY}`, \
          `CF.ADD` and `CF.INSERT`, `CF.EXISTS` and `CF.MEXISTS`). Its `CF.DEL` takes one item, so \

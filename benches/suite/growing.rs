@@ -1,4 +1,4 @@
-//! Filters that nobody reserved, filled in batches: server CPU, bits and errors, by the number of
+//! Filters that were not reserved, filled in batches: server CPU, bits and errors, by the number of
 //! items.
 //!
 //! A filter of COUNTING is beside them, since it grows in the same way.
@@ -66,7 +66,7 @@ pub(crate) fn run() -> Option<Section> {
     tabulate(&mut section, &SIZES, &entrants);
     section.plot(Plot {
         file: "memory",
-        title: "Memory of a filter that nobody reserved, while it grows".into(),
+        title: "Memory of a filter that was not reserved, while it grows".into(),
         x_label: "items",
         y_label: "bits per item",
         lines: entrants

@@ -21,7 +21,7 @@
 //! | `persistence`  | saving, loading, rewriting; memory of the child, pages copied         |
 //! | `merge`        | how long BF.MERGE takes                                               |
 //! | `tool`         | how fast `redis-bloom load` is, and what it costs                     |
-//! | `growing`      | filters that nobody reserved: CPU, bits and errors, by size           |
+//! | `growing`      | filters that were not reserved: CPU, bits and errors, by size           |
 //! | `instructions` | instructions per operation in process, under valgrind                 |
 //! | `in-process`   | nothing itself: tabulates the results of `cargo bench --bench filter` |
 //! | `billion`      | a filter that grows to a billion items; needs 5 GB of memory          |

@@ -32,14 +32,14 @@ struct Stage {
 
 const STAGES: [Stage; 2] = [
     Stage {
-        title: "2 M items, 30 % in",
+        title: "2 M items, 30 % full",
         capacity: 2_000_000,
         filled: 600_000,
         starts: 5,
         goals: [Some(0.33), Some(0.3)],
     },
     Stage {
-        title: "100 M items, 30 % in",
+        title: "100 M items, 30 % full",
         capacity: 100_000_000,
         filled: 30_000_000,
         starts: 2,

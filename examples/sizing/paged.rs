@@ -12,7 +12,7 @@ pub(crate) const BEGIN: i64 = 1_790_000_000_000;
 /// Milliseconds of a day.
 pub(crate) const DAY: u64 = 24 * 60 * 60 * 1_000;
 
-/// The capacity of a filter that nobody reserved.
+/// The capacity of a filter that was not reserved.
 const DEFAULT: u64 = 100;
 
 /// A filter of pages, and what was added to it.
@@ -36,7 +36,7 @@ impl Stream {
         Self { filter, added: 0 }
     }
 
-    /// A filter that nobody reserved.
+    /// A filter that was not reserved.
     pub(crate) fn growing(rate: f64) -> Self {
         Self::new(rate, DEFAULT, 2, CellKind::Bits, None)
     }
@@ -126,7 +126,7 @@ fn one_decimal(bits: f64) -> String {
     format!("{bits:.1}")
 }
 
-/// Bits an item of filters that nobody reserved.
+/// Bits an item of filters that were not reserved.
 pub(crate) fn growing() -> String {
     const RATES: [f64; 2] = [0.01, 0.001];
     const MOST: u64 = 10_000_000;
