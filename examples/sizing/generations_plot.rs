@@ -79,7 +79,7 @@ pub(crate) fn draw() -> Outcome<String> {
     let (bars, points) = follow();
     picture(
         (1600, 1560),
-        "A window of one day: each of its 4 generations is forgotten after 30 hours",
+        "A window of one day, in 4 parts: each generation is forgotten after 30 hours",
         "Reserved for 96,000 items a day at 1 %. Three times the planned load from day 1.5 to \
          1.75, none from day 3 to 4.4",
         |area| {
