@@ -275,7 +275,7 @@ fn each_role_does_its_work_and_nothing_else() {
 
 /// The sets of commands that a recipe adds to a role: the code spans of its paragraph about roles.
 fn added_by(recipe: &str) -> Vec<&str> {
-    let (_, paragraph) = recipe.split_once("[ACL roles](").expect("a paragraph on roles");
+    let (_, paragraph) = recipe.split_once("](operations.md#acl-roles)").expect("roles");
     let spans = paragraph.split('`').skip(1).step_by(2);
     spans.take_while(|span| span.starts_with('+')).collect()
 }
