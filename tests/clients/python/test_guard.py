@@ -122,9 +122,10 @@ class Guards:
             until(lambda: worker.ask(f"insert {key}") == "ok", f"{worker.name} inserts a row")
 
     def build(self):
-        """Each guard builds the filter, and finds it. After a restart a try may fail, as in `insert`."""
-        for worker in self.workers:
-            until(lambda: worker.ask("build") == "ok", f"{worker.name} builds")
+        """One guard, each time another, builds the filter, and all find it. After a restart a try may fail, as in `insert`."""
+        worker = self.workers[0]
+        self.workers.append(self.workers.pop(0))
+        until(lambda: worker.ask("build") == "ok", f"{worker.name} builds")
         self.guarded()
 
     def guarded(self):
