@@ -15,6 +15,7 @@ import random
 import re
 import shutil
 import signal
+import socket
 import subprocess
 import tempfile
 import threading
@@ -313,6 +314,80 @@ class Guards(Case):
         self.guarded(one)
         self.finds_all(one)
 
+    def test_a_forked_process_is_a_guard_of_its_own(self):
+        """Otherwise its parent would vouch for the keys that waited in it when it died."""
+        proxy = Proxy(self.server.port)
+        self.addCleanup(proxy.close)
+        one, forked = self.guard(), self.guard(url=proxy.url, on_unavailable="later", insert_timeout=0.2)
+        one.build(self.database.keys)
+        forked.tick()
+        self.guarded(forked)  # which starts its background
+        (here, there), when = socket.socketpair(), self.database.now()
+        child = os.fork()
+        if not child:
+            forked._ends.set()  # no background
+            with contextlib.suppress(redis.RedisError):
+                forked.insert("refused")  # it has not reached the server yet, or it has: both are right
+            forked.tick()
+            there.send(b"known")
+            there.recv(6)
+            forked.insert("kept")
+            os.kill(os.getpid(), signal.SIGKILL)
+        self.assertEqual(here.recv(5), b"known")
+        proxy.freeze()
+        here.send(b"frozen")
+        os.waitpid(child, 0)
+        for end in here, there:
+            end.close()
+        self.database.write("kept", when)
+        with unittest.mock.patch.object(guard, "STALE", 0.3):
+            until(lambda: one.lookup("kept", self.database.get), "the row is found")
+        self.guarded(one)
+        self.finds_all(one, forked)
+
+    def test_a_key_that_is_no_text_and_no_bytes_is_refused(self):
+        one = self.guard()
+        for key in 42, None:
+            with self.assertRaises(TypeError):
+                one.insert(key)
+            self.assertEqual(one.lookup(key, lambda key: "row"), "row")
+
+    def test_many_threads_share_a_guard_whose_server_restarts(self):
+        one = self.guard()
+        one.build(self.database.keys)
+        self.guarded(one)
+        self.server.save()
+        hidden, ends = [], threading.Event()
+
+        def look_up(number):
+            while not ends.is_set():
+                for key in (f"row:{number}", f"absent:{number}"):
+                    if one.lookup(key, self.database.get) is None and key in self.database.rows:
+                        hidden.append(key)
+
+        def write(number):
+            for count in itertools.count():
+                if ends.is_set():
+                    return
+                key = f"new:{number}:{count}"
+                self.insert(one, key)
+                if one.lookup(key, self.database.get) is None:
+                    hidden.append(key)
+
+        threads = [threading.Thread(target=do, args=(n,)) for n in range(8) for do in (look_up, write)]
+        for thread in threads:
+            thread.start()
+        for _ in range(3):
+            time.sleep(0.3)
+            before = one.stats.catch_ups
+            self.server.restart()
+            until(lambda: one.stats.catch_ups > before, "a catch-up")
+        ends.set()
+        for thread in threads:
+            thread.join()
+        self.assertEqual(hidden, [])
+        self.finds_all(one)
+
     def test_rows_written_past_the_guard_are_found_after_a_refresh(self):
         one = self.guard(refresh=0.5)
         one.build(self.database.keys)
@@ -534,6 +609,36 @@ class Guards(Case):
             Guard(redis.Redis(), "", capacity=1)
         with self.assertRaises(ValueError):
             Guard(redis.Redis(), "users", capacity=1, on_unavailable="later")
+
+    def test_asyncio_tasks_are_cancelled(self):
+        """Their replies, which come later, are not taken for those of others."""
+
+        async def get(key):
+            return self.database.get(key)
+
+        async def scenario():
+            client = redis.asyncio.Redis.from_url(self.server.url)
+            async with AsyncGuard(client, "users", capacity=1000, timeout=0.5, commit_within=COMMIT) as one:
+                await one.build(self.database.keys)
+                for number in range(300):
+                    tasks = [asyncio.ensure_future(one.lookup(f"absent:{number}:{i}", get)) for i in range(3)]
+                    tasks.append(asyncio.ensure_future(one.insert(f"cancelled:{number}")))
+                    for _ in range(number % 12):
+                        await asyncio.sleep(0)
+                    for task in tasks:
+                        task.cancel()
+                    await one.insert(f"new:{number}")
+                    self.database.write(f"new:{number}", self.database.now())
+                    for key in (f"row:{number}", f"new:{number}"):
+                        self.assertEqual(await one.lookup(key, get), key)
+                    await asyncio.gather(*tasks, return_exceptions=True)
+                self.assertEqual(one.stats.lookup_failures, 0)
+            await client.aclose()
+
+        asyncio.run(scenario())
+        with self.server.client() as client:
+            new = [f"new:{number}" for number in range(300)]
+            self.assertEqual(client.bf().mexists("guard:{users}", *new), [1] * 300)
 
     def test_asyncio(self):
         async def keys():

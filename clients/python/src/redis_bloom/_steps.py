@@ -114,7 +114,7 @@ def with_timeout(client: Any, seconds: float) -> Any:
 
 
 def bytes_of(key: Key) -> bytes:
-    return key.encode() if isinstance(key, str) else bytes(key)
+    return key.encode() if isinstance(key, str) else bytes(memoryview(key))  # not bytes(3), which are three zeros
 
 
 def text(value: Any) -> str:

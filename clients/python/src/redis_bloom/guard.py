@@ -136,8 +136,16 @@ class _Core:
         self._waiting: dict[bytes, None] = {}  # the keys for later
         self._ends, self._starting = threading.Event(), threading.Lock()  # of the thread
 
+    def _after_fork(self) -> None:
+        """A process that was forked is a guard of its own: connections, thread and name are the parent's."""
+        if self._process != os.getpid():
+            self._kept, self._known, self._id = [], False, uuid.uuid4().hex
+            self._background, self._starting = None, threading.Lock()
+            self._process = os.getpid()
+
     def _possible(self, keys: list[Key]) -> Steps[list[Key]]:
         """Those of the keys whose rows may exist. Never raises."""
+        self._after_fork()
         self._start()
         # Before the query: afterwards the background may have added a key that the query missed.
         late = {key for key in keys if bytes_of(key) in self._waiting} if self._waiting else ()
@@ -184,8 +192,6 @@ class _Core:
         """The reply to a lookup, on a connection that lookups keep: redis-py's pool costs more than the command."""
         if self._reader is self._given:
             return (yield partial(self._reader.execute_command, *words))
-        if self._process != os.getpid():  # after a fork: the connections are the parent's
-            self._process, self._kept = os.getpid(), []
         try:
             connection = self._kept.pop()
         except IndexError:
@@ -209,6 +215,7 @@ class _Core:
 
     def _insert(self, *keys: Key) -> Steps[None]:
         """Adds keys before their rows are written. If it raises, do not write them: try again."""
+        self._after_fork()
         self._start()
         begin = time.monotonic()
         try:
@@ -249,6 +256,7 @@ class _Core:
 
     def _tick(self) -> Steps[None]:
         """The work of the background, now: late keys, the heartbeat, and a catch-up if one is due."""
+        self._after_fork()
         clock = int(time.time() * 1000)  # before `waiting` is read: a key that comes later is not covered
         waiting = list(self._waiting)
         servers = (yield from self._add(waiting)) or ({"all"} if self._later else {""})
