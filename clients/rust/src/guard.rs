@@ -4,11 +4,13 @@
 
 use std::collections::{HashMap, HashSet};
 use std::fmt::Display;
-use std::future::Future;
+use std::future::{Future, poll_fn};
 use std::hash::{BuildHasher, Hasher, RandomState};
-use std::pin::Pin;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::pin::{Pin, pin};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
+use std::task::Poll;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use redis::{FromRedisValue, Script, ToRedisArgs, cmd};
@@ -346,7 +348,13 @@ impl<L: Link> Core<L> {
             state.waiting.retain(|key| !waiting.contains(key));
         }
         if let [_, _, server, since, begin] = &reply[..] {
-            let done = self.catch_up(server, since, begin).await;
+            // A panic of the callback is an error: without its background a guard never catches up.
+            let mut catch_up = pin!(self.catch_up(server, since, begin));
+            let done = poll_fn(|context| {
+                catch_unwind(AssertUnwindSafe(|| catch_up.as_mut().poll(context)))
+                    .unwrap_or_else(|_| Poll::Ready(Err("catch_up panicked".into())))
+            });
+            let done = done.await;
             let mut state = self.state();
             match &done {
                 Ok(()) => {

@@ -1,7 +1,8 @@
 //! The crate of clients/rust against the server of `REDIS_URL`. What its guard does while servers
 //! fail is tested by tests/clients/python/test_guard.py.
 
-use std::time::{Duration, SystemTime};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::{Duration, Instant, SystemTime};
 
 use redis::{Client, Cmd, Connection, RedisResult, cmd};
 use redis_bloom_client::{
@@ -104,6 +105,54 @@ async fn a_guard_for_tokio_does_the_same_and_catches_up() {
         guard.close().await;
     });
     tokio::time::timeout(Duration::from_secs(60), task).await.unwrap().unwrap();
+}
+
+/// `catch_up` panics at first, as one that unwraps what its database says.
+fn panics_once() -> impl Fn(SystemTime) -> Result<Keys, Error> + Send + Sync + 'static {
+    let calls = AtomicU32::new(0);
+    move |_| match calls.fetch_add(1, Ordering::Relaxed) {
+        0 => panic!("the database is down"),
+        _ => Ok(Box::new(["past".into()].into_iter())),
+    }
+}
+
+fn refreshed() -> Options {
+    let mut options = Options::new(1000);
+    options.commit_within = Duration::from_millis(50);
+    options.refresh = Duration::from_millis(1);
+    options
+}
+
+#[test]
+fn a_catch_up_that_panicked_is_tried_again() {
+    let (client, mut redis) = connect();
+    cmd("UNLINK").arg("guard:{rust:panic}").exec(&mut redis).unwrap();
+    let guard = Guard::new(&client, "rust:panic", refreshed().catch_up(panics_once())).unwrap();
+    guard.build(|| Ok(Box::new(std::iter::empty()))).unwrap();
+    let end = Instant::now() + Duration::from_secs(60);
+    while guard.stats().catch_ups == 0 && Instant::now() < end {
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    assert_eq!(guard.lookup("past", |_| Some(1)), Some(1));
+    let stats = guard.stats();
+    assert!(stats.catch_ups > 0 && stats.catch_up_failures == 1, "{stats:?}");
+}
+
+#[tokio::test]
+async fn a_catch_up_for_tokio_that_panicked_is_tried_again() {
+    let (client, mut redis) = connect();
+    cmd("UNLINK").arg("guard:{rust:panic:tokio}").exec(&mut redis).unwrap();
+    let rows = panics_once();
+    let options = refreshed().catch_up_async(move |since| std::future::ready(rows(since)));
+    let guard = AsyncGuard::new(&client, "rust:panic:tokio", options).unwrap();
+    guard.build(async { Ok(Box::new(std::iter::empty()) as Keys) }).await.unwrap();
+    let end = Instant::now() + Duration::from_secs(60);
+    while guard.stats().catch_ups == 0 && Instant::now() < end {
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    let stats = guard.stats();
+    assert!(stats.catch_ups > 0 && stats.catch_up_failures == 1, "{stats:?}");
+    guard.close().await;
 }
 
 #[test]
