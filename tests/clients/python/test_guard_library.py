@@ -17,6 +17,7 @@ import shutil
 import signal
 import socket
 import subprocess
+import sys
 import tempfile
 import threading
 import time
@@ -541,6 +542,21 @@ class Guards(Case):
             client.execute_command("CLIENT PAUSE", 300, "WRITE")
             with self.assertRaises(TimeoutError):
                 one.insert("slow")
+
+    def test_a_unix_socket(self):
+        path = f"{self.server.directory.name}/socket"
+        server = Server("--unixsocket", path)
+        self.addCleanup(server.close)
+        code = f"""if True:
+            import redis, redis_bloom
+            one = redis_bloom.Guard(redis.Redis(unix_socket_path={path!r}), "users", capacity=100, commit_within=1, timeout=5)
+            one.build(lambda: ["row"])
+            one.insert("new")
+            print(one.lookup("row", str), one.lookup("new", str), one.lookup("absent", str))"""
+        environment = {**os.environ, "PYTHONPATH": str(ROOT / "clients/python/src")}  # redis-py 4 has no library installed
+        for python in sys.executable, os.environ["PYTHON_REDIS_4"]:
+            output = subprocess.check_output([python, "-c", code], env=environment, text=True)
+            self.assertEqual(output, "row new None\n")
 
     def test_a_cluster(self):
         """A node alone, with all slots, then without one, which is enough for CLUSTERDOWN."""

@@ -108,7 +108,9 @@ def with_timeout(client: Any, seconds: float) -> Any:
             raise ValueError("a client of a cluster or of Sentinel needs a socket_timeout, such as 0.1")
         return client
     kind, retry = (redis.asyncio, AsyncRetry) if isinstance(client, redis.asyncio.Redis) else (redis, Retry)
-    options = dict(pool.connection_kwargs, socket_timeout=seconds, socket_connect_timeout=seconds)
+    options = dict(pool.connection_kwargs, socket_timeout=seconds)
+    if "path" not in options:  # a Unix socket, which takes no such word in redis-py 4
+        options["socket_connect_timeout"] = seconds
     options.update(retry=retry(NoBackoff(), 0), retry_on_timeout=False, decode_responses=False)
     return type(client)(connection_pool=kind.ConnectionPool(connection_class=pool.connection_class, **options))
 
