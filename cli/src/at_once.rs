@@ -19,9 +19,6 @@ use crate::{
     retry::{Over, RETRY_FOR, Retry, retry},
 };
 
-/// Pause between two calls of `watch`.
-const PAUSE: Duration = Duration::from_millis(50);
-
 /// The longest time of one WAIT.
 const WAIT: Duration = Duration::from_secs(30);
 /// A user who waits for longer than this is told why.
@@ -127,18 +124,8 @@ pub(crate) fn on_all<T: Send>(
     keys: &[Vec<u8>],
     work: impl Fn(&mut Connection, usize, bool) -> Result<T, Error> + Sync,
 ) -> Result<Vec<T>, Error> {
-    on_all_watched(servers, keys, work, || {})
-}
-
-/// Like [`on_all`]. `watch` is called many times a second.
-pub(crate) fn on_all_watched<T: Send>(
-    servers: &Servers,
-    keys: &[Vec<u8>],
-    work: impl Fn(&mut Connection, usize, bool) -> Result<T, Error> + Sync,
-    watch: impl FnMut(),
-) -> Result<Vec<T>, Error> {
     let one = |place: usize| on_one(servers, &keys[place], place, RETRY_FOR, &work);
-    spread(servers, keys.len(), one, watch)
+    spread(servers, keys.len(), one)
 }
 
 /// Like [`on_all`], to look at all shards whatever happens to one of them: nothing is tried again,
@@ -150,7 +137,7 @@ pub(crate) fn on_each<T: Send>(
 ) -> Result<Vec<Result<T, Error>>, Error> {
     let work = |server: &mut Connection, place, _| work(server, place);
     let one = |place: usize| Ok(on_one(servers, &keys[place], place, Duration::ZERO, work));
-    spread(servers, keys.len(), one, || {})
+    spread(servers, keys.len(), one)
 }
 
 /// Does `one` for each place below `count`.
@@ -158,7 +145,6 @@ fn spread<T: Send>(
     servers: &Servers,
     count: usize,
     one: impl Fn(usize) -> Result<T, Error> + Sync,
-    mut watch: impl FnMut(),
 ) -> Result<Vec<T>, Error> {
     let threads = servers.all.primaries().min(count);
     // Keys ascend by slot, and a node has a range of slots: neighbours in this order are on
@@ -183,10 +169,6 @@ fn spread<T: Send>(
     };
     let shares: Result<Vec<_>, Error> = thread::scope(|scope| {
         let threads: Vec<_> = (0..threads).map(|_| scope.spawn(share)).collect();
-        while threads.iter().any(|thread| !thread.is_finished()) {
-            watch();
-            thread::sleep(PAUSE);
-        }
         let joined = |thread: thread::ScopedJoinHandle<'_, _>| {
             thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
         };

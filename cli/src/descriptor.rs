@@ -8,7 +8,7 @@
 //!   rebuild                    the step of a rebuild (commands/rebuild.rs)
 //!   rebuild.0 ...              what the shards of its new generation had (stamp.rs)
 //!   spare.shards, spare.0 ...  the generation whose shards are being reserved
-//!   creator                    the run of `create` or `restore` that has begun the filter
+//!   creator                    the run of `create` that has begun the filter
 //!   dropping                   the filter is being removed
 //!   retired.0 ...              keys of shards that become tombstones
 //! ```

@@ -132,11 +132,6 @@ impl Writer {
         self.totals.bytes
     }
 
-    /// The checksum of the checksums so far, as [`Reader::checksums`].
-    pub(crate) fn checksums(&self) -> u64 {
-        self.totals.checksums.digest()
-    }
-
     /// Appends a chunk.
     pub(crate) fn push(&mut self, iterator: u64, data: &[u8]) -> Result<(), Error> {
         let mut head = [0; HEAD];

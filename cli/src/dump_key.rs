@@ -17,7 +17,7 @@
 
 use std::path::Path;
 
-use bloom::{codec::native::Load, filter::checksum, sharding::Shard};
+use bloom::{codec::native::Load, filter::checksum};
 use redis::Value;
 
 use crate::{
@@ -27,7 +27,6 @@ use crate::{
     filter_info::{FilterInfo, Module},
     interrupt, name,
     output::Output,
-    sharded,
 };
 
 /// How often a dump of a filter that changes begins again.
@@ -43,8 +42,6 @@ const PAGES: u16 = 2;
 pub(crate) struct Dump<'a> {
     pub(crate) key: &'a [u8],
     pub(crate) path: &'a Path,
-    /// The shard that the filter must be; `None` for a filter in one key.
-    pub(crate) shard: Option<Shard>,
     pub(crate) output: &'a Output,
 }
 
@@ -53,10 +50,6 @@ pub(crate) struct Dump<'a> {
 pub(crate) struct Dumped {
     pub(crate) chunks: u64,
     pub(crate) bytes: u64,
-    /// The checksum of the file's checksums.
-    pub(crate) checksums: u64,
-    /// The filter's header when the dump began.
-    pub(crate) header: Vec<u8>,
     /// Whether items were added during the dump.
     pub(crate) changed: bool,
 }
@@ -75,7 +68,7 @@ impl Dump<'_> {
     ) -> Result<Dumped, Error> {
         let (shown, pipe) = (name::readable(self.key), self.path == Path::new(PIPE));
         for _ in 0..if pipe { 1 } else { ATTEMPTS } {
-            let header = self.header(server)?;
+            let header = header(server, self.key)?;
             let module = info.module.name();
             let dumped =
                 self.attempt(header, server, (module, watch)).map_err(|error| match error {
@@ -96,17 +89,6 @@ impl Dump<'_> {
         };
         let times = if pipe { String::new() } else { format!(", {ATTEMPTS} times") };
         Err(Error::incomplete(format!("{shown} changed during the dump{times}"), hint))
-    }
-
-    /// The header of the filter as it is now.
-    fn header(&self, server: &mut Connection) -> Result<Vec<u8>, Error> {
-        ask(server, self.key, 0)?;
-        let (_, header) = answer(server)?;
-        let held = || Load::begin(&header, u64::MAX).ok().and_then(|load| load.shard());
-        match self.shard {
-            Some(shard) if held() != Some(shard) => Err(sharded::foreign(self.key, shard)),
-            _ => Ok(header),
-        }
     }
 
     /// Writes the file; `None` if the filter changes, so that it would have parts of two states.
@@ -146,14 +128,20 @@ impl Dump<'_> {
             (from, state) = (next, Some(found));
             interrupt::check("Nothing was written.")?;
         }
-        let end = self.header(server)?;
+        let end = self::header(server, self.key)?;
         if !is_same(&header, &end) {
             return Ok(None);
         }
-        let (chunks, bytes, checksums) = (writer.chunks(), writer.bytes(), writer.checksums());
+        let (chunks, bytes) = (writer.chunks(), writer.bytes());
         writer.finish()?;
-        Ok(Some(Dumped { chunks, bytes, checksums, changed: end != header, header }))
+        Ok(Some(Dumped { chunks, bytes, changed: end != header }))
     }
+}
+
+/// The header of the filter as it is now.
+fn header(server: &mut Connection, key: &[u8]) -> Result<Vec<u8>, Error> {
+    ask(server, key, 0)?;
+    answer(server).map(|(_, header)| header)
 }
 
 /// Whether chunks of a filter with the first header may be continued with those of the filter that

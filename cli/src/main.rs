@@ -22,7 +22,6 @@ mod at_once;
 mod commands;
 mod connection;
 mod descriptor;
-mod dump_directory;
 mod dump_file;
 mod dump_key;
 mod error;

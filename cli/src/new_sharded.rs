@@ -1,8 +1,8 @@
-//! A sharded filter that is made: by `create`, whose shards are empty, or by `restore`.
+//! How `create` makes a sharded filter.
 //!
 //! ```text
 //!   lock      one transaction: `state creating`, the new generation in `spare.*`, and `creator`
-//!   fill      the caller makes every shard
+//!   fill      every shard is reserved
 //!   ready     one transaction: the generation is the current one, `state ready`; WAIT
 //!   look      the shards are there: a server may have lost one meanwhile
 //! ```
@@ -11,13 +11,16 @@
 
 use std::hash::{BuildHasher as _, Hasher as _, RandomState};
 
+use redis::Value;
+
 use crate::{
     at_once::{Servers, on_all},
-    connection::Connection,
     descriptor::{Change, DROPPING, names_of, read, spare, spare_fields, update, whole},
     error::Error,
     name,
+    new_shard::reserve_all,
     refusal::Kind,
+    sharded::Growth,
     sharding::{Descriptor, Generation, Malformed, State},
 };
 
@@ -26,8 +29,6 @@ const CREATOR: &[u8] = b"creator";
 
 /// A sharded filter that is to be made.
 pub(crate) struct NewSharded<'a> {
-    /// The subcommand.
-    pub(crate) task: &'static str,
     pub(crate) name: &'a [u8],
     pub(crate) servers: &'a Servers,
 }
@@ -35,7 +36,7 @@ pub(crate) struct NewSharded<'a> {
 impl NewSharded<'_> {
     /// Checks that nothing is at the name.
     pub(crate) fn is_free(&self) -> Result<(), Error> {
-        let exists = || Error::refused(self.task, "ERR item exists");
+        let exists = || Error::refused("create", "ERR item exists");
         let fields = read(self.servers, self.name).map_err(|error| match error {
             error if error.is(Kind::WrongType) => exists(),
             error => error,
@@ -47,30 +48,34 @@ impl NewSharded<'_> {
         }
     }
 
-    /// Makes the filter. `fill` makes its shards, `look` fails for one that is not there any more.
+    /// Makes the filter.
     ///
     /// # Errors
-    /// Those of both, and `Error::RefusedPartly` if somebody else makes a filter of this name.
-    pub(crate) fn make(
-        &self,
-        filter: &Descriptor,
-        fill: impl FnOnce() -> Result<(), Error>,
-        look: impl Fn(&mut Connection, usize) -> Result<bool, Error> + Sync,
-    ) -> Result<(), Error> {
+    /// `Error::RefusedPartly` if somebody else makes a filter of this name.
+    pub(crate) fn make(&self, filter: &Descriptor, growth: Growth) -> Result<(), Error> {
         let generation = &filter.current;
         // The standard library seeds each of its hashers from the system's random numbers.
         let creator = RandomState::new().build_hasher().finish().to_string().into_bytes();
         self.lock(generation, &creator)?;
-        let made = fill().and_then(|()| self.publish(filter, &creator)).and_then(|()| {
-            on_all(self.servers, &generation.keys, |server, place, _| match look(server, place)? {
-                true => Ok(()),
-                false => Err(Error::incomplete(
+        reserve_all(self.servers, generation, growth, false)
+            .and_then(|()| self.publish(filter, &creator))
+            .and_then(|()| self.look(generation))
+            .map_err(|error| self.half_written(error))
+    }
+
+    /// Sees that all shards are there.
+    fn look(&self, generation: &Generation) -> Result<(), Error> {
+        on_all(self.servers, &generation.keys, |server, place, _| {
+            let key = &generation.keys[place];
+            match server.call_for_key(redis::cmd("EXISTS").arg(key))? {
+                Value::Int(0) => Err(Error::incomplete(
                     format!("shard {place} of {} is lost", generation.shards()),
                     self.go_on(),
                 )),
-            })
-        });
-        made.map(|_| ()).map_err(|error| self.half_written(error))
+                _ => Ok(()),
+            }
+        })
+        .map(|_| ())
     }
 
     /// Takes the name.
@@ -111,7 +116,7 @@ impl NewSharded<'_> {
 
     /// How to go on after the lock was taken.
     fn go_on(&self) -> String {
-        format!("Remove it by `drop {}`, and {} it again.", name::typed(self.name), self.task)
+        format!("Remove it by `drop {}`, and create it again.", name::typed(self.name))
     }
 
     fn busy(&self) -> Error {

@@ -4,10 +4,7 @@
 //! part-07.txt  [=========>        ]  52 %  5.21 G of 10.0 G  17.9 M/s  ETA 4:28
 //! ```
 
-use std::{
-    sync::atomic::{AtomicU64, Ordering},
-    time::{Duration, Instant},
-};
+use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
@@ -31,25 +28,6 @@ impl Unit {
             Self::Items => amount::readable_items(amount),
             Self::Bytes => amount::readable_bytes(amount),
         }
-    }
-}
-
-/// One of several transfers at once, whose positions are added up.
-pub(crate) struct Part<'a> {
-    sum: &'a AtomicU64,
-    position: u64,
-}
-
-impl<'a> Part<'a> {
-    pub(crate) fn of(sum: &'a AtomicU64) -> Self {
-        Self { sum, position: 0 }
-    }
-
-    /// The transfer is at this position.
-    pub(crate) fn at(&mut self, position: u64) {
-        // Wrapping: a transfer that begins again takes its bytes back.
-        self.sum.fetch_add(position.wrapping_sub(self.position), Ordering::Relaxed);
-        self.position = position;
     }
 }
 

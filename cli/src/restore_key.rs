@@ -83,24 +83,6 @@ pub(crate) fn first(reader: &mut Reader) -> Result<Chunk, Error> {
     reader.next()?.ok_or_else(|| reader.damaged("it has no chunk"))
 }
 
-/// Loads a file that was checked.
-pub(crate) fn load_file(
-    server: &mut Connection,
-    key: &[u8],
-    (file, checked): (&Path, &Checked),
-    watch: &mut dyn FnMut(u64),
-) -> Result<(), Error> {
-    let mut reader = Reader::open(file)?;
-    let header = first(&mut reader)?;
-    begin(server, key, &header)?;
-    let loaded = load(server, key, (&mut reader, &header), watch)?;
-    // What was loaded is what was checked.
-    match loaded.checksums == checked.checksums {
-        true => Ok(()),
-        false => Err(changed(file)),
-    }
-}
-
 /// The error of a file that is not the one that was checked.
 pub(crate) fn changed(file: &Path) -> Error {
     Error::usage(

@@ -124,16 +124,3 @@ pub(crate) fn explained(name: &[u8], malformed: &Malformed) -> Error {
         ),
     }
 }
-
-/// The error for a key that holds a filter, but not the shard that belongs there.
-pub(crate) fn foreign(key: &[u8], shard: Shard) -> Error {
-    Error::incomplete(
-        format!(
-            "{} is not shard {} of {}: the shard is lost",
-            name::readable(key),
-            shard.index(),
-            shard.count()
-        ),
-        "`info` names the shards that are lost, `repair` makes them from their items.",
-    )
-}

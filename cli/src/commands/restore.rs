@@ -10,8 +10,6 @@
 //! A damaged file never reaches the server, and readers of NAME never see a part of the filter.
 //! From a pipe (`-`) the chunks are loaded as they come; a pipe that was cut leaves nothing.
 
-mod sharded;
-
 use std::{
     ffi::OsString,
     io::{self, IsTerminal as _},
@@ -40,11 +38,11 @@ use crate::{
 /// Makes a filter from a file of dump
 #[derive(clap::Args, Debug)]
 pub(crate) struct Arguments {
-    /// File that dump wrote, - for standard input, or its directory of a sharded filter
+    /// File that dump wrote, or - for standard input
     file: PathBuf,
     /// Name of the filter to make
     name: OsString,
-    /// Replaces a filter of this name, which is in one key
+    /// Replaces a filter of this name
     #[arg(long)]
     replace: bool,
     /// Checks the file and the name, and changes nothing on the server
@@ -74,9 +72,6 @@ enum Input {
 impl Arguments {
     pub(crate) fn run(&self, connection: &Options, output: &Output) -> Result<Exit, Error> {
         interrupt::register();
-        if self.file.is_dir() {
-            return self.restore_shards(connection, output);
-        }
         let input = self.input(output)?;
         let name = name::bytes(&self.name);
         let shown = name::readable(name);

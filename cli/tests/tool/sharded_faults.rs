@@ -112,9 +112,6 @@ fn what_no_replica_has_is_not_done() {
     let ran = |words: &str| Ran::from(in_dir(&server, words).output().expect("it runs"));
     ran("load urls items").done();
     ran("rebuild urls --abort").done();
-    ran("dump urls -o dump").done();
-    let stopped = stop();
-    ends(waits(&server, "restore dump copy"), stopped);
     // Items that are added again.
     let mut items = numbered("item", 1_000);
     items.extend(numbered("lost", 10));

@@ -2,7 +2,6 @@
 //! has room and a module with SHARD, and that all slots are served.
 
 use bloom::filter::{Rules, Span};
-use redis::Value;
 use serde::Serialize;
 
 use super::{Arguments, Created, Size};
@@ -18,7 +17,6 @@ use crate::{
     interrupt,
     memory::{self, Room},
     name::{self, Named},
-    new_shard::reserve_all,
     new_sharded::NewSharded,
     output::Output,
     sharded::Growth,
@@ -114,7 +112,7 @@ impl Making<'_> {
     /// Creates the filter. Returns the number that ends its keys.
     fn run(&self, name: &[u8], wanted: &Generation) -> Result<u64, Error> {
         let servers = &self.servers;
-        let new = NewSharded { task: "create", name, servers };
+        let new = NewSharded { name, servers };
         new.is_free()?;
         let current = unused(servers, name, wanted)?;
         for node in self.nodes.all() {
@@ -123,13 +121,8 @@ impl Making<'_> {
         self.is_room(&current.keys)?;
         let poll = self.arguments.poll;
         let filter = Descriptor { current, next: Ok(None), base: None, poll };
-        let generation = &filter.current;
-        let fill = || reserve_all(servers, generation, self.growth(), false);
-        new.make(&filter, fill, |server, place| {
-            let key = &generation.keys[place];
-            Ok(server.call_for_key(redis::cmd("EXISTS").arg(key))? != Value::Int(0))
-        })?;
-        Ok(generation.number)
+        new.make(&filter, self.growth())?;
+        Ok(filter.current.number)
     }
 
     /// Checks that each node has room for its shards below its `maxmemory`.
