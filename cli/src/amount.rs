@@ -144,23 +144,6 @@ pub(crate) fn readable_span(span: Span) -> String {
     }
 }
 
-/// A time of day of the server, in milliseconds since 1970, as `2026-11-23 02:15:00 UTC`.
-pub(crate) fn readable_moment(milliseconds: u64) -> String {
-    let seconds = milliseconds / 1_000;
-    let (days, second) = (seconds / 86_400, seconds % 86_400);
-    // The civil calendar from the number of the day, by eras of 400 years from 1 March 0000.
-    let day = days + 719_468;
-    let (era, of_era) = (day / 146_097, day % 146_097);
-    let year = (of_era - of_era / 1_460 + of_era / 36_524 - of_era / 146_096) / 365;
-    let of_year = of_era - (365 * year + year / 4 - year / 100);
-    let month = (5 * of_year + 2) / 153;
-    let day = of_year - (153 * month + 2) / 5 + 1;
-    let (month, later) = if month < 10 { (month + 3, 0) } else { (month - 9, 1) };
-    let year = era * 400 + year + later;
-    let (hour, minute) = (second / 3_600, second / 60 % 60);
-    format!("{year:04}-{month:02}-{day:02} {hour:02}:{minute:02}:{:02} UTC", second % 60)
-}
-
 /// A rate in percent with two significant digits, as `0.074 %`.
 pub(crate) fn readable_rate(rate: f64) -> String {
     let percent = rate * 100.0;
@@ -277,14 +260,6 @@ mod tests {
             (604_800_000, "7d"),
         ] {
             assert_eq!(readable_time(time), expected);
-        }
-        for (moment, expected) in [
-            (0, "1970-01-01 00:00:00 UTC"),
-            (951_782_400_000, "2000-02-29 00:00:00 UTC"),
-            (1_795_393_799_999, "2026-11-23 00:29:59 UTC"),
-            (4_107_542_400_000, "2100-03-01 00:00:00 UTC"),
-        ] {
-            assert_eq!(readable_moment(moment), expected);
         }
         for (rate, expected) in [
             (0.01, "1 %"),

@@ -9,7 +9,7 @@ use crate::{
     at_once::{Servers, on_all},
     connection::Connection,
     error::Error,
-    filter_info::{Detail, Reader},
+    filter_info::Reader,
     interrupt, name,
     refusal::{Kind, Refusal},
     replication::LastWrite,
@@ -64,7 +64,7 @@ pub(crate) fn growth_for(servers: &Servers, generation: &Generation) -> Result<G
 /// Asks a shard how it grows and forgets; `None` if there is no such shard at the key.
 fn asked(server: &mut Connection, key: &[u8], shard: Shard) -> Result<Option<Growth>, Error> {
     let own = (shard.index().into(), shard.count().into());
-    match Reader::default().read_one(server, key, Detail::Filter) {
+    match Reader::default().read_one(server, key) {
         Ok(info) => Ok((info.shard == Some(own)).then(|| Growth::from(&info))),
         Err(error) if error.refusal().is_some_and(Refusal::is_no_filter) => Ok(None),
         Err(error) => Err(error),

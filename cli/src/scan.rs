@@ -34,7 +34,7 @@ use redis::Value;
 use crate::{
     connection::{Connection, Target},
     error::Error,
-    filter_info::{Detail, FilterInfo, Reader},
+    filter_info::{FilterInfo, Reader},
     output::Output,
     refusal::Kind,
     reply::number,
@@ -331,9 +331,8 @@ impl Watcher<'_> {
     /// Reads filters, in groups with pauses.
     fn read(&mut self, names: &[Vec<u8>], seen: &mut Seen) -> Result<(), Error> {
         for group in names.chunks(FILTERS_A_STEP) {
-            let infos = self.paced(PAUSE, |watcher| {
-                watcher.reader.read(&mut watcher.server, group, Detail::Filter)
-            })?;
+            let infos =
+                self.paced(PAUSE, |watcher| watcher.reader.read(&mut watcher.server, group))?;
             for (name, info) in group.iter().cloned().zip(infos) {
                 match info {
                     Ok(info) => drop(seen.filters.insert(name, info)),

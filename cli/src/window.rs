@@ -157,30 +157,3 @@ impl Window {
         Some(Self(Rules { span, generations, refresh: truth(field("Refresh")?)? }))
     }
 }
-
-/// A generation, as a server describes it: `BF.INFO key GENERATIONS`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-pub(crate) struct Generation {
-    /// Milliseconds since 1970; `None` in a window of items, and before the first item.
-    pub(crate) started: Option<u64>,
-    /// Items that came last in it.
-    pub(crate) items: u64,
-    /// Whether questions ask it, by the clock of the server.
-    pub(crate) alive: bool,
-}
-
-impl Generation {
-    /// Reads the array of maps that the server answers, oldest first; `None` for anything else.
-    pub(crate) fn all_from_reply(reply: &Value) -> Option<Vec<Self>> {
-        let Value::Array(maps) = reply else { return None };
-        let one = |map| {
-            let number = |name: &str| number(field(map, name)?);
-            Some(Self {
-                started: number("Started"),
-                items: number("Items")?,
-                alive: truth(field(map, "Alive")?)?,
-            })
-        };
-        maps.iter().map(one).collect()
-    }
-}

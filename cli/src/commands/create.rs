@@ -20,7 +20,7 @@ use crate::{
     amount,
     connection::Options,
     error::{Error, Exit},
-    filter_info::{Detail, Module, Reader, must_be_ours},
+    filter_info::{Module, Reader, must_be_ours},
     name::{self, Named},
     output::Output,
     window::{self, Window},
@@ -125,7 +125,7 @@ impl Arguments {
             window::is_known(&mut server, key)?;
         }
         server.call_for_key(&self.command(key, rules))?;
-        match Reader::default().read_one(&mut server, key, Detail::Filter) {
+        match Reader::default().read_one(&mut server, key) {
             Ok(info) => {
                 created.module = Some(info.module);
                 created.bytes = Some(info.bytes);

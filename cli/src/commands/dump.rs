@@ -14,7 +14,7 @@ use crate::{
     dump_file::PIPE,
     dump_key::Dump,
     error::{Error, Exit},
-    filter_info::{Detail, Module, Reader},
+    filter_info::{Module, Reader},
     interrupt,
     name::{self, Named},
     output::Output,
@@ -65,7 +65,7 @@ impl Arguments {
         // A node that fails is waited for, and the dump begun again.
         let (module, dumped) = retry(RETRY_FOR, |_| {
             let mut server = targets.connect_for(key)?;
-            let info = Reader::default().read_one(&mut server, key, Detail::Filter)?;
+            let info = Reader::default().read_one(&mut server, key)?;
             let mut progress = Progress::new(output, "dump", Some(info.bytes));
             let watch = &mut |bytes| progress.at(bytes, bytes, Unit::Bytes);
             Ok((info.module, dump.run(&mut server, &info, watch)?))

@@ -12,10 +12,10 @@ use crate::{
     at_once::Servers,
     connection::{Nodes, Options},
     error::{Error, Exit},
-    filter_info::{Cells, Detail, FilterInfo, Reader},
+    filter_info::{FilterInfo, Reader},
     memory::Need,
     name::{self, Named},
-    output::{Column, Output, Style, Table},
+    output::{Output, Style},
     refusal::Kind,
     sharded::{self, Filter},
 };
@@ -53,7 +53,7 @@ impl Arguments {
         for name in &self.names {
             let key = name::bytes(name);
             let before = if shown { "\n" } else { "" };
-            let result = match reader.read_one(&mut server, key, Detail::Layers) {
+            let result = match reader.read_one(&mut server, key) {
                 Ok(_) if self.item.is_some() => Err(Error::usage(
                     format!("{} is in one key", name::readable(key)),
                     "Leave out --item: it is for sharded filters.",
@@ -127,77 +127,19 @@ fn text_of(name: &str, info: &FilterInfo, coloured: bool) -> String {
     if let Some(window) = info.window {
         lines.push(("window", window.to_string()));
     }
-    if info.cells == Cells::Counters {
-        let count = |count: Option<u64>| count.map_or_else(unknown, |count| count.to_string());
-        lines.push(("counts above 15", count(info.saturated_counters)));
-        lines.push(("refused deletions", count(info.refused_deletions)));
-    }
     if let Some((index, count)) = info.shard {
         lines.push(("shard", format!("{index} of {count}")));
     }
-    // A growing filter reports as many filters as a stack of layers would have.
-    let count = match info.layers.len() {
-        0 => info.layer_count,
-        shown => shown as u64,
-    };
-    lines.push(("layers", count.to_string()));
-    if !info.generations.is_empty() {
-        lines.push(("generations", info.readable_generations()));
-    }
+    lines.push(("layers", info.layer_count.to_string()));
+    titled(name, &lines, coloured)
+}
+
+/// A title, and lines below it.
+fn titled(name: &str, lines: &[(&str, String)], coloured: bool) -> String {
     let mut text = Style::Bold.apply(name, coloured);
     for (label, value) in lines {
         // Writing to a string does not fail.
         let _ = write!(text, "\n  {label:<18}{value}");
     }
-    let tables = [
-        (!info.generations.is_empty()).then(|| generations(info)),
-        (!info.layers.is_empty()).then(|| layers(info)),
-    ];
-    for table in tables.iter().flatten() {
-        text += "\n";
-        for line in table.lines(coloured) {
-            let _ = write!(text, "\n  {line}");
-        }
-    }
     text
-}
-
-fn generations(info: &FilterInfo) -> Table {
-    let mut table = Table::new(&[
-        Column::Number("GENERATION"),
-        Column::Text("STARTED"),
-        Column::Number("ITEMS"),
-        Column::Text("ALIVE"),
-    ]);
-    for (number, generation) in info.generations.iter().enumerate() {
-        let started = generation.started.map_or_else(|| "-".to_owned(), amount::readable_moment);
-        let cells = vec![
-            (number + 1).to_string(),
-            started,
-            amount::readable_items(generation.items),
-            if generation.alive { "yes" } else { "no" }.to_owned(),
-        ];
-        table.row(cells, Style::Plain);
-    }
-    table
-}
-
-fn layers(info: &FilterInfo) -> Table {
-    let titles = ["LAYER", "ITEMS", "OF", "FILL", "RATE NOW", "MADE FOR", "MEMORY", "PROBES"];
-    let mut table = Table::new(&titles.map(Column::Number));
-    let unknown = || "-".to_owned();
-    for (number, layer) in info.layers.iter().enumerate() {
-        let cells = vec![
-            (number + 1).to_string(),
-            amount::readable_items(layer.items),
-            amount::readable_items(layer.capacity),
-            layer.fill.map_or_else(unknown, amount::readable_rate),
-            layer.rate_now.map_or_else(unknown, amount::readable_rate),
-            amount::readable_rate(layer.error_rate),
-            amount::readable_bytes(layer.bytes),
-            layer.probes.map_or_else(unknown, |probes| probes.to_string()),
-        ];
-        table.row(cells, Style::Plain);
-    }
-    table
 }

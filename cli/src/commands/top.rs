@@ -345,13 +345,9 @@ mod tests {
             error_rate: Some(0.000_123),
             rate_now: Some(1.23e-9),
             expansion: Some(2),
-            saturated_counters: None,
-            refused_deletions: None,
             shard: None,
             window: None,
-            generations: Vec::new(),
             layer_count: 1,
-            layers: Vec::new(),
         }
     }
 

@@ -27,7 +27,7 @@ use crate::{
     amount,
     connection::{Connection, Target, Targets},
     error::Error,
-    filter_info::{Detail, Reader},
+    filter_info::Reader,
     items::Batch,
     loading::batch_bytes,
     name,
@@ -153,8 +153,7 @@ impl Membership {
     /// does not say.
     pub(crate) fn asked_rate(&self) -> Result<Option<f64>, Error> {
         let of = |key: &[u8]| {
-            let read =
-                |server: &mut Connection| Reader::default().read_one(server, key, Detail::Filter);
+            let read = |server: &mut Connection| Reader::default().read_one(server, key);
             self.patiently(key, read).map(|info| info.error_rate)
         };
         let own = match &self.generation {

@@ -66,8 +66,6 @@ impl Summary {
                 rate_now: mean(|info| info.rate_now),
                 layer_count: shards.iter().map(|(_, info)| info.layer_count).max().unwrap_or(0),
                 shard: None,
-                generations: Vec::new(),
-                layers: Vec::new(),
                 ..(*first).clone()
             },
         })

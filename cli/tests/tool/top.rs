@@ -105,11 +105,7 @@ fn the_scan_is_bounded_and_forgives_what_vanishes() {
         "BF.INFO here ERROR" => array(&["0.01"]),
         "BF.INFO here FPR" => array(&["0.005"]),
         "BF.INFO here FILL" => array(&["0.25"]),
-        "BF.INFO here SATURATED"
-        | "BF.INFO here UNDELETED"
-        | "BF.INFO here SHARD"
-        | "BF.INFO here WINDOW"
-        | "BF.INFO here GENERATIONS" => array(&["$-1"]),
+        "BF.INFO here SATURATED" | "BF.INFO here SHARD" | "BF.INFO here WINDOW" => array(&["$-1"]),
         "BF.INFO here LAYOUT" => array(&["native"]),
         "CLUSTER SLOTS" => "-ERR This instance has cluster support disabled\r\n".to_owned(),
         _ => "+OK\r\n".to_owned(),
@@ -322,7 +318,6 @@ fn redisbloom_answers(command: &str) -> String {
     match command.split(' ').collect::<Vec<_>>()[..] {
         ["BF.INFO", _] => array(&[&fields[..], &more].concat()),
         ["BF.INFO", ..] => "-ERR Invalid information value\r\n".to_owned(),
-        ["BF.DEBUG", ..] => "-NOPERM no permissions\r\n".to_owned(),
         ["CLUSTER", ..] => "-ERR This instance has cluster support disabled\r\n".to_owned(),
         ["DBSIZE"] => ":8000\r\n".to_owned(),
         _ => "+OK\r\n".to_owned(),

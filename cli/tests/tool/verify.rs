@@ -80,7 +80,7 @@ fn an_unknown_asked_rate_is_no_pass() {
     let fake = Fake::start(move |command| match command.split(' ').collect::<Vec<_>>()[..] {
         ["BF.INFO", "urls"] => info.clone(),
         ["HGETALL", ..] => "-WRONGTYPE Operation against a key\r\n".to_owned(),
-        ["BF.INFO", ..] | ["BF.DEBUG", ..] => "-NOPERM no permissions\r\n".to_owned(),
+        ["BF.INFO", ..] => "-NOPERM no permissions\r\n".to_owned(),
         ["BF.BULKEXISTS", ..] => "-ERR unknown command\r\n".to_owned(),
         ["BF.MEXISTS", ..] => array(&[":0"]),
         _ => "+OK\r\n".to_owned(),

@@ -213,16 +213,10 @@ fn check_info_and_top_answer_by_the_clock_of_the_server() {
     for part in [
         "\n  items             1.00 k of ",
         "\n  window            24h in 4 generations, since an item was added last\n",
-        "\n  generations       2, 1 alive\n",
     ] {
         assert!(text.contains(part), "{text}");
     }
-    let table: Vec<_> = text.lines().filter(|line| line.contains(" UTC ")).collect();
-    assert_eq!(table.len(), 2, "{text}");
-    assert!(table[0].ends_with("  no") && table[1].ends_with("  yes"), "{text}");
     let line = &checked("info", &run_at(&server, "info seen --json").done())[0];
-    let started = |at: usize| line["generations"][at]["started"].as_i64().expect("a time");
-    assert!(started(0) + 20 * HOUR <= started(1), "{line}");
     assert_eq!(line["window"]["milliseconds"], 24 * HOUR);
 
     run_at(&server, "create last --items 10 --error 1% --window count").done();

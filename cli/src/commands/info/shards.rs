@@ -5,12 +5,13 @@ use std::{collections::BTreeSet, fmt::Write as _};
 use crate::sharding::{Descriptor, Generation, key_slot, shard_of};
 use serde::Serialize;
 
+use super::titled;
 use crate::{
     amount,
     at_once::{Servers, on_each},
     connection::{Connection, Nodes},
     error::Error,
-    filter_info::{Detail, FilterInfo, Reader},
+    filter_info::{FilterInfo, Reader},
     memory::Need,
     name::{self, Named},
     output::{Column, Output, Style, Table},
@@ -145,7 +146,7 @@ pub(super) fn show(
     };
     let mut lines = current.lines(descriptor, next.as_ref());
     lines.extend(owners.iter().map(|owner| ("item", owner.text.clone())));
-    let text = current.text(&name::readable(name), lines, output.coloured());
+    let text = current.text(&name::readable(name), &lines, output.coloured());
     output.data(&shown, format_args!("{}{text}", asked.before))?;
     current.verdict(name, |name, place| {
         format!(
@@ -258,13 +259,8 @@ impl<'d> Seen<'d> {
         unread.map_or(Ok(()), Err)
     }
 
-    fn text(&self, name: &str, lines: Vec<(&str, String)>, coloured: bool) -> String {
-        let mut text = Style::Bold.apply(name, coloured);
-        for (label, value) in lines {
-            // Writing to a string does not fail.
-            let _ = write!(text, "\n  {label:<18}{value}");
-        }
-        text += "\n";
+    fn text(&self, name: &str, lines: &[(&str, String)], coloured: bool) -> String {
+        let mut text = titled(name, lines, coloured) + "\n";
         for line in self.table().lines(coloured) {
             let _ = write!(text, "\n  {line}");
         }
@@ -341,14 +337,8 @@ impl<'d> Seen<'d> {
     }
 
     fn table(&self) -> Table {
-        let infos = || self.shards.iter().filter_map(Read::info);
-        let forgets = infos().any(|info| info.window.is_some());
-        let mut columns = ["SHARD", "ITEMS", "OF", "FILL", "RATE NOW", "MEMORY", "LAYERS"]
-            .map(Column::Number)
-            .to_vec();
-        if forgets {
-            columns.push(Column::Number("GENERATIONS"));
-        }
+        let numbers = ["SHARD", "ITEMS", "OF", "FILL", "RATE NOW", "MEMORY", "LAYERS"];
+        let mut columns = numbers.map(Column::Number).to_vec();
         columns.extend([Column::Text("NODE"), Column::Text("KEY")]);
         let mut table = Table::new(&columns);
         let unknown = || "-".to_owned();
@@ -371,10 +361,6 @@ impl<'d> Seen<'d> {
             };
             let mut cells = vec![place.to_string()];
             cells.extend(numbers);
-            if forgets {
-                let info = shard.info().filter(|info| info.window.is_some());
-                cells.push(info.map_or_else(unknown, FilterInfo::readable_generations));
-            }
             cells.extend([node, name::readable(key)]);
             let style = if shard.result.is_err() { Style::Red } else { Style::Plain };
             table.row(cells, style);
@@ -390,7 +376,7 @@ fn read(
     shard: (u64, u64),
 ) -> Result<Result<FilterInfo, Trouble>, Error> {
     let lost = |text: &str| Ok(Err(Trouble::Lost(text.to_owned())));
-    match Reader::default().read_one(server, key, Detail::Filter) {
+    match Reader::default().read_one(server, key) {
         Ok(info) => match info.shard {
             // The number is the line's own.
             Some(own) if own == shard => Ok(Ok(FilterInfo { shard: None, ..info })),
