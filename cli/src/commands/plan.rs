@@ -31,12 +31,7 @@ pub(crate) struct Arguments {
     items: u64,
     /// Highest rate of false positives, such as 0.001 or 0.1%
     #[arg(long, value_name = "P", value_parser = amount::rate)]
-    #[arg(required_unless_present = "max_memory")]
-    error: Option<f64>,
-    /// Finds the lowest rate, 1, 2 or 5 times a power of ten, whose filter fits into this memory,
-    /// such as 256mb (mb are 1024^2 bytes, as in redis.conf; the MB of the answer are 10^6)
-    #[arg(long, value_name = "SIZE", value_parser = amount::bytes, conflicts_with = "error")]
-    max_memory: Option<u64>,
+    error: f64,
     /// Shows also a filter that is reserved for fewer items, and grows
     #[arg(long, value_name = "N", value_parser = amount::items)]
     #[arg(conflicts_with_all = ["nonscaling", "window"])]
@@ -48,8 +43,8 @@ pub(crate) struct Arguments {
     #[arg(long, conflicts_with = "window")]
     counting: bool,
     /// Shows into how many shards to divide it over so many primaries of a cluster
-    #[arg(long, value_name = "M", requires = "error")]
-    #[arg(conflicts_with_all = ["max_memory", "initial", "nonscaling", "counting"])]
+    #[arg(long, value_name = "M")]
+    #[arg(conflicts_with_all = ["initial", "nonscaling", "counting"])]
     #[arg(value_parser = clap::value_parser!(u64).range(1..=u64::from(MAX_SHARDS)))]
     nodes: Option<u64>,
     /// Largest shard: 256mb move by every means, 512mb by MIGRATE, 2gb by Redis 8.4 and Valkey 9
@@ -90,8 +85,6 @@ impl Shown {
 #[derive(Debug, Serialize)]
 struct Planned {
     items: u64,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    max_memory_bytes: Option<u64>,
     filters: Vec<Variant>,
 }
 
@@ -179,9 +172,9 @@ pub(super) fn bits_per_item(bytes: u64, items: u64) -> f64 {
 
 impl Arguments {
     pub(crate) fn run(&self, connection: &Options, output: &Output) -> Result<Exit, Error> {
-        if self.error.is_some_and(|rate| rate < rate_of(1, LOWEST)) {
+        if self.error < LOWEST {
             output.remark("No filter keeps a rate below 1e-30: its hash has 128 bits.");
-        } else if self.error.is_some_and(|rate| rate < rate_of(1, LOWEST_OF_PAGES)) {
+        } else if self.error < LOWEST_OF_PAGES {
             output.remark(
                 "Below 1e-12 only NONSCALING filters of bits keep the rate, and growing ones up to \
                  their capacity.",
@@ -189,9 +182,9 @@ impl Arguments {
         }
         let rules = self.window.rules(None)?;
         let coloured = output.coloured();
-        let (shown, need) = match self.nodes.zip(self.error) {
-            Some((nodes, rate)) => {
-                let planned = self.planned_shards(nodes, rate, rules)?;
+        let (shown, need) = match self.nodes {
+            Some(nodes) => {
+                let planned = self.planned_shards(nodes, rules)?;
                 (Shown::of(&planned, planned.text(coloured)), planned.need())
             }
             None => {
@@ -259,17 +252,13 @@ impl Arguments {
             if kinds[..place].contains(kind) {
                 continue;
             }
-            match self.variant(*kind)? {
-                Some(variant) => filters.push(Variant { chosen: place == 0, ..variant }),
-                // The other filters may fit.
-                None if place > 0 => {}
-                None => return Err(too_small(self.max_memory.unwrap_or(0), items)),
-            }
+            let variant = self.variant(*kind)?;
+            filters.extend(variant.map(|it| Variant { chosen: place == 0, ..it }));
         }
-        Ok(Planned { items, max_memory_bytes: self.max_memory, filters })
+        Ok(Planned { items, filters })
     }
 
-    /// A filter; `None` if there is none of this kind, or none that fits into the memory.
+    /// A filter; `None` if there is none of this kind.
     fn variant(&self, kind: Kind) -> Result<Option<Variant>, Error> {
         let Kind { capacity, grows, cells, rules } = kind;
         // A window of a few milliseconds has not as many generations.
@@ -278,31 +267,20 @@ impl Arguments {
         }
         // The factor decides no memory.
         let expansion = if grows { Expansion::stored(2) } else { Expansion::NONSCALING };
-        let mut params = Params { error_rate: 0.5, capacity, expansion, seed: 0, cells };
-        let most = most_items(rules, self.items);
-        let bytes = |params: &Params, items| expected_bytes(params, rules, items);
-        match (self.error, self.max_memory) {
-            (Some(rate), _) => params.error_rate = rate,
-            (None, memory) => {
-                let fits = |params: &Params| bytes(params, most);
-                match lowest_rate(params, rules, memory.unwrap_or(0), fits)? {
-                    Some(rate) => params.error_rate = rate,
-                    None => return Ok(None),
-                }
-            }
-        }
-        let of = |items| bytes(&params, items).map_err(|error| refused(&error, &params));
-        let full = of(most)?;
+        let params = Params { error_rate: self.error, capacity, expansion, seed: 0, cells };
+        let bytes = |items| expected_bytes(&params, rules, items);
+        let of = |items| bytes(items).map_err(|error| refused(&error, &params));
+        let full = of(most_items(rules, self.items))?;
         Ok(Some(Variant {
             chosen: false,
             counting: cells == CellKind::Counters,
             grows,
             capacity,
-            error_rate: params.error_rate,
+            error_rate: self.error,
             bytes: full,
             bits_per_item: bits_per_item(full, self.items),
             bytes_at_half: of(self.items.div_ceil(2))?,
-            bytes_at_double: bytes(&params, self.items.saturating_mul(2)).ok(),
+            bytes_at_double: bytes(self.items.saturating_mul(2)).ok(),
             forgets: rules.map(|rules| Forgets::of(rules, capacity)),
         }))
     }
@@ -356,47 +334,10 @@ const LARGEST_KEY: u64 = 512 << 20;
 const UNRESERVED: u64 = 100;
 /// Numbers of generations that are shown beside the one of the options.
 const GENERATIONS: [u8; 3] = [2, 4, 12];
-/// The exponent of the lowest rate that the module sizes for: lower ones are as 1e-30.
-const LOWEST: i32 = -30;
-/// The exponent of the lowest rate that the module sizes pages for.
-const LOWEST_OF_PAGES: i32 = -12;
-
-/// The rate `digit` times ten to the power of `exponent`, as the server reads it.
-fn rate_of(digit: u32, exponent: i32) -> f64 {
-    format!("{digit}e{exponent}").parse().unwrap_or(1.0)
-}
-
-/// The lowest rate, 1, 2 or 5 times a power of ten, whose filter takes at most `memory` bytes;
-/// `None` if there is none. `bytes` is the memory of a filter.
-fn lowest_rate(
-    params: Params,
-    rules: Option<Rules>,
-    memory: u64,
-    bytes: impl Fn(&Params) -> Result<u64, Refused>,
-) -> Result<Option<f64>, Error> {
-    let lowest = if params.has_pages(rules) { LOWEST_OF_PAGES } else { LOWEST };
-    let rates = (lowest..0).flat_map(|exponent| [1, 2, 5].map(|digit| rate_of(digit, exponent)));
-    for error_rate in rates {
-        let params = Params { error_rate, ..params };
-        match bytes(&params) {
-            Ok(bytes) if bytes <= memory => return Ok(Some(error_rate)),
-            Ok(_) | Err(Refused::Ceiling { .. }) => {}
-            Err(error) => return Err(refused(&error, &params)),
-        }
-    }
-    Ok(None)
-}
-
-fn too_small(memory: u64, items: u64) -> Error {
-    Error::usage(
-        format!(
-            "no filter for {} items fits into {}",
-            amount::readable_items(items),
-            amount::readable_bytes(memory)
-        ),
-        "Raise --max-memory, or lower --items.",
-    )
-}
+/// The lowest rate that the module sizes for: lower ones are as this one.
+const LOWEST: f64 = 1e-30;
+/// The lowest rate that the module sizes pages for.
+const LOWEST_OF_PAGES: f64 = 1e-12;
 
 /// Why the library makes no such filter.
 pub(super) fn refused(error: &Refused, params: &Params) -> Error {

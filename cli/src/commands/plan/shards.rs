@@ -48,13 +48,12 @@ impl Arguments {
     pub(super) fn planned_shards(
         &self,
         nodes: u64,
-        error_rate: f64,
         rules: Option<Rules>,
     ) -> Result<Planned, Error> {
         let mut choices = Vec::new();
         let mut smallest = None;
         for power in 0..=MAX_SHARDS.ilog2() {
-            let choice = self.choice(1 << power, nodes, error_rate, rules)?;
+            let choice = self.choice(1 << power, nodes, rules)?;
             // Each node has a shard, and no shard is too large.
             let enough = u64::from(choice.shards) >= nodes && choice.shard_bytes <= self.max_shard;
             choices.push(choice);
@@ -76,7 +75,7 @@ impl Arguments {
         // The two sizes above the chosen one show what fewer shards would mean.
         choices = choices.split_off(choices.len().saturating_sub(3));
         if choices.iter().all(|choice| choice.shards != chosen) {
-            choices.push(self.choice(chosen, nodes, error_rate, rules)?);
+            choices.push(self.choice(chosen, nodes, rules)?);
             choices.sort_unstable_by_key(|choice| choice.shards);
         }
         for choice in &mut choices {
@@ -84,7 +83,7 @@ impl Arguments {
         }
         Ok(Planned {
             items: self.items,
-            error_rate,
+            error_rate: self.error,
             nodes,
             max_shard_bytes: self.max_shard,
             window: rules.map(Window),
@@ -92,16 +91,10 @@ impl Arguments {
         })
     }
 
-    fn choice(
-        &self,
-        shards: u16,
-        nodes: u64,
-        error_rate: f64,
-        rules: Option<Rules>,
-    ) -> Result<Choice, Error> {
+    fn choice(&self, shards: u16, nodes: u64, rules: Option<Rules>) -> Result<Choice, Error> {
         let capacity = shard_capacity(self.items, shards).unwrap_or(0);
         let params = Params {
-            error_rate,
+            error_rate: self.error,
             capacity,
             expansion: window::expansion_of(rules, 1)?,
             seed: 0,
