@@ -11,9 +11,7 @@ use std::{
 use percent_encoding::percent_decode_str;
 use rustls::{
     ClientConfig, RootCertStore,
-    client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier},
-    crypto::CryptoProvider,
-    pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime, pem::PemObject as _},
+    pki_types::{CertificateDer, PrivateKeyDer, pem::PemObject as _},
 };
 
 use crate::{
@@ -66,9 +64,6 @@ pub(crate) struct Options {
     /// Private key of this client
     #[arg(long, global = true, value_name = "FILE", requires = "cert")]
     key: Option<PathBuf>,
-    /// Accepts any certificate, so anyone may pose as the server
-    #[arg(long, global = true)]
-    insecure: bool,
     /// Seconds to wait for a connection or a reply
     #[arg(long, global = true, value_name = "SECONDS", default_value_t = 60)]
     #[arg(value_parser = clap::value_parser!(u64).range(1..))]
@@ -144,14 +139,10 @@ impl Options {
 
     fn tls_config(&self) -> Result<Arc<ClientConfig>, Error> {
         let provider = Arc::new(rustls::crypto::ring::default_provider());
-        let builder = ClientConfig::builder_with_provider(Arc::clone(&provider))
+        let builder = ClientConfig::builder_with_provider(provider)
             .with_safe_default_protocol_versions()
-            .map_err(tls_error)?;
-        let builder = if self.insecure {
-            builder.dangerous().with_custom_certificate_verifier(Arc::new(AnyCertificate(provider)))
-        } else {
-            builder.with_root_certificates(self.authorities()?)
-        };
+            .map_err(tls_error)?
+            .with_root_certificates(self.authorities()?);
         let (Some(cert), Some(key)) = (&self.cert, &self.key) else {
             return Ok(Arc::new(builder.with_no_client_auth()));
         };
@@ -285,45 +276,4 @@ fn in_file(file: &Path, error: &dyn fmt::Display) -> Error {
 
 fn tls_error(error: rustls::Error) -> Error {
     Error::usage(format!("TLS: {error}"), "Check --cert, --key and --cacert.")
-}
-
-/// Accepts every certificate (`--insecure`), but checks that the server has its key.
-#[derive(Debug)]
-struct AnyCertificate(Arc<CryptoProvider>);
-
-impl ServerCertVerifier for AnyCertificate {
-    fn verify_server_cert(
-        &self,
-        _: &CertificateDer<'_>,
-        _: &[CertificateDer<'_>],
-        _: &ServerName<'_>,
-        _: &[u8],
-        _: UnixTime,
-    ) -> Result<ServerCertVerified, rustls::Error> {
-        Ok(ServerCertVerified::assertion())
-    }
-
-    fn verify_tls12_signature(
-        &self,
-        message: &[u8],
-        certificate: &CertificateDer<'_>,
-        signature: &rustls::DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        let algorithms = &self.0.signature_verification_algorithms;
-        rustls::crypto::verify_tls12_signature(message, certificate, signature, algorithms)
-    }
-
-    fn verify_tls13_signature(
-        &self,
-        message: &[u8],
-        certificate: &CertificateDer<'_>,
-        signature: &rustls::DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        let algorithms = &self.0.signature_verification_algorithms;
-        rustls::crypto::verify_tls13_signature(message, certificate, signature, algorithms)
-    }
-
-    fn supported_verify_schemes(&self) -> Vec<rustls::SignatureScheme> {
-        self.0.signature_verification_algorithms.supported_schemes()
-    }
 }

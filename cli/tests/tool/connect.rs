@@ -218,13 +218,12 @@ fn a_server_with_tls_is_trusted_by_its_authority() {
     connects(&["--tls", "-h", "localhost", "-p", &port, "--cacert", ca]);
     connects(&["-u", &format!("rediss://localhost:{port}"), "--cacert", ca]);
     connects(&["--tls", "-p", &port, "--sni", "localhost", "--cacert", ca]);
-    connects(&["--tls", "-p", &port, "--insecure"]);
     // Not among the system's authorities; not the name that was asked for; no TLS.
     cannot_connect(&["--tls", "-h", "localhost", "-p", &port]);
     cannot_connect(&["--tls", "-p", &port, "--cacert", ca]);
     cannot_connect(&["--tls", "-p", &port, "--sni", "other", "--cacert", ca]);
     cannot_connect(&["-p", &port, "--timeout", "5"]);
-    cannot_connect(&["--tls", "-p", &server.port().to_string(), "--insecure", "--timeout", "5"]);
+    cannot_connect(&["--tls", "-p", &server.port().to_string(), "--cacert", ca, "--timeout", "5"]);
     let none = &dir.path().join("none.pem").display().to_string();
     assert_eq!(run(&["--tls", "--cacert", none, "drop", "urls"]).code, 2);
     let key = &dir.path().join("client.key").display().to_string();
@@ -268,7 +267,7 @@ fn a_certificate_of_an_old_version_is_called_the_clients() {
     let (cert, key) = (file("old.pem"), file("old.key"));
     fs::write(&cert, VERSION_1).expect("a file");
     fs::write(&key, KeyPair::generate().expect("a key").serialize_pem()).expect("a file");
-    let ran = run(&["--tls", "--insecure", "--cert", &cert, "--key", &key, "drop", "urls"]);
+    let ran = run(&["--tls", "--cert", &cert, "--key", &key, "drop", "urls"]);
     assert_eq!(ran.code, 2, "{ran:?}");
     let says = format!("redis-bloom: {cert}: ");
     assert!(ran.stderr.starts_with(&says) && ran.stderr.contains("version 3"), "{ran:?}");
