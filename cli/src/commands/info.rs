@@ -26,9 +26,6 @@ pub(crate) struct Arguments {
     /// Names of filters
     #[arg(value_name = "NAME")]
     names: Vec<OsString>,
-    /// Says also which shard of a sharded filter this item belongs to
-    #[arg(long, requires = "names")]
-    item: Option<OsString>,
 }
 
 /// A filter in JSON.
@@ -54,10 +51,6 @@ impl Arguments {
             let key = name::bytes(name);
             let before = if shown { "\n" } else { "" };
             let result = match reader.read_one(&mut server, key) {
-                Ok(_) if self.item.is_some() => Err(Error::usage(
-                    format!("{} is in one key", name::readable(key)),
-                    "Leave out --item: it is for sharded filters.",
-                )),
                 Ok(info) => {
                     let text = text_of(&name::readable(key), &info, output.coloured());
                     shown = true;
@@ -71,9 +64,8 @@ impl Arguments {
                             shown = true;
                             let servers = Servers::of(target.clone(), output)?;
                             let nodes = Nodes::of_if_allowed(&mut server)?;
-                            let item = self.item.as_deref().map(name::bytes);
-                            let shown = shards::Asked { name: key, item, before };
-                            shards::show(&shown, &descriptor, &servers, &nodes, output)
+                            let shown = shards::Asked { name: key, before, output };
+                            shards::show(&shown, &descriptor, &servers, &nodes)
                         }
                         Ok(Filter::Key) => Err(Error::refused(command, refusal)),
                         Err(error) => Err(error),

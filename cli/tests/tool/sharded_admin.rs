@@ -474,19 +474,6 @@ fn the_next_generation_and_a_base_are_shown() {
     fails(&run_at(&server, "info urls"), 5, "shard 0 of 3 is LOST", "rebuild");
 }
 
-/// The rule, the keys and their slots are those of docs/reference/sharding.md.
-#[test]
-fn info_tells_where_an_item_is() {
-    let server = Server::start();
-    run_at(&server, "create n8 --items 10 --error 10% --shards 8").done();
-    let text = run_at(&server, "info n8 --item https://example.com/").done();
-    let (port, key) = (server.port(), key("n8", 8, 3));
-    let line = format!("in shard 3 of generation 1: {key} in slot 7168, 127.0.0.1:{port}\n");
-    assert!(text.contains(&format!("\n  item              {line}")), "{text}");
-    let lines = checked("info-shards", &run_at(&server, "info n8 --item 123456789 --json").done());
-    assert_eq!(lines[0]["item"][0]["shard"], 6);
-}
-
 #[test]
 fn top_folds_shards_into_a_line() {
     let server = Server::start();
@@ -862,7 +849,6 @@ Capacity of a shard 78,178,034 (mean + 6 sd).
     for wrong in [
         "--items 1M --error 1% --nodes 0",
         "--items 1M --error 1% --nodes 3 --nonscaling",
-        "--items 1M --max-memory 1mb --nodes 3",
         "--items 1M --error 1% --shards 3",
         "--items 1M --error 1% --max-shard 1mb",
         "--items 1T --error 1% --nodes 3 --max-shard 1mb",

@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeSet, fmt::Write as _};
 
-use crate::sharding::{Descriptor, Generation, key_slot, shard_of};
+use crate::sharding::{Descriptor, Generation};
 use serde::Serialize;
 
 use super::titled;
@@ -31,9 +31,6 @@ struct Shown<'s> {
     current: ShownGeneration<'s>,
     /// The generation that is being filled.
     next: Option<ShownGeneration<'s>>,
-    /// Where the item is, in each generation.
-    #[serde(skip_serializing_if = "<[_]>::is_empty")]
-    item: &'s [Owner<'s>],
 }
 
 /// One generation: the sums over its shards, and each shard.
@@ -48,19 +45,6 @@ struct ShownGeneration<'s> {
     /// How many shards are lost.
     lost: usize,
     shards: Vec<ShownShard<'s>>,
-}
-
-/// The shard that an item belongs to.
-#[derive(Debug, Serialize)]
-struct Owner<'s> {
-    generation: u64,
-    shard: u16,
-    #[serde(flatten)]
-    key: Named<'s>,
-    slot: u16,
-    node: Option<&'s str>,
-    #[serde(skip)]
-    text: String,
 }
 
 #[derive(Debug, Serialize)]
@@ -114,9 +98,9 @@ struct Seen<'d> {
 /// What the user asked for.
 pub(super) struct Asked<'a> {
     pub(super) name: &'a [u8],
-    pub(super) item: Option<&'a [u8]>,
     /// What separates it from the filter that was shown before.
     pub(super) before: &'a str,
+    pub(super) output: &'a Output,
 }
 
 /// Shows a sharded filter.
@@ -128,26 +112,21 @@ pub(super) fn show(
     descriptor: &Descriptor,
     servers: &Servers,
     nodes: &Nodes,
-    output: &Output,
 ) -> Result<(), Error> {
-    let name = asked.name;
+    let Asked { name, before, output } = *asked;
     let current = Seen::of(&descriptor.current, servers, nodes)?;
     let next = descriptor.next.as_ref().ok().and_then(Option::as_ref);
     let next = next.map(|next| Seen::of(next, servers, nodes)).transpose()?;
-    let seen = [Some(&current), next.as_ref()].into_iter().flatten();
-    let owners: Vec<_> = seen.filter_map(|seen| asked.item.map(|item| seen.owner(item))).collect();
     let shown = Shown {
         name: Named::of(name),
         poll: descriptor.poll,
         base: descriptor.base.as_deref().map(Named::key),
         current: current.shown(),
         next: next.as_ref().map(Seen::shown),
-        item: &owners,
     };
-    let mut lines = current.lines(descriptor, next.as_ref());
-    lines.extend(owners.iter().map(|owner| ("item", owner.text.clone())));
+    let lines = current.lines(descriptor, next.as_ref());
     let text = current.text(&name::readable(name), &lines, output.coloured());
-    output.data(&shown, format_args!("{}{text}", asked.before))?;
+    output.data(&shown, format_args!("{before}{text}"))?;
     current.verdict(name, |name, place| {
         format!(
             "Answers for its items are unknown. `repair {name} --shard {place} --from FILE` adds \
@@ -184,22 +163,6 @@ impl<'d> Seen<'d> {
         let summary =
             Summary::of(all.filter_map(|(place, shard)| Some((place as u64, shard.info()?))));
         Ok(Self { generation, shards, summary })
-    }
-
-    /// The shard of an item.
-    fn owner(&self, item: &[u8]) -> Owner<'_> {
-        let (generation, key) = (self.generation, self.generation.key_of(item));
-        let shard = shard_of(item, generation.shards());
-        let node = self.shards.get(usize::from(shard)).and_then(|shard| shard.node.as_deref());
-        let text = format!(
-            "in shard {shard} of generation {}: {} in slot {}, {}",
-            generation.number,
-            name::readable(key),
-            key_slot(key),
-            node.unwrap_or("which no node has")
-        );
-        let (generation, slot) = (generation.number, key_slot(key));
-        Owner { generation, shard, key: Named::key(key), slot, node, text }
     }
 
     fn lost(&self) -> usize {
