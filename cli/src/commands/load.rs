@@ -54,12 +54,8 @@ pub(crate) struct Arguments {
     #[arg(value_name = "FILE", default_value = "-")]
     files: Vec<PathBuf>,
     /// Goes on where an earlier load of the same files ended
-    #[arg(long, conflicts_with = "skip")]
+    #[arg(long)]
     resume: bool,
-    /// Leaves out the first N items
-    #[arg(long, value_name = "N", default_value_t = 0, hide_default_value = true)]
-    #[arg(value_parser = amount::items)]
-    skip: u64,
     /// Items a second, at most
     #[arg(long, value_name = "N", value_parser = amount::positive_items)]
     rate: Option<u64>,
@@ -88,15 +84,6 @@ struct Summary {
     complete: bool,
 }
 
-/// How to go on after a load that ended early.
-#[derive(Clone, Copy, Debug)]
-enum Next {
-    /// From the journals.
-    Resume,
-    /// Without journals.
-    Skip,
-}
-
 impl Arguments {
     pub(crate) fn run(&self, connection: &Options, output: &Output) -> Result<Exit, Error> {
         interrupt::register();
@@ -113,8 +100,12 @@ impl Arguments {
             totals.resent += resent;
             let restarted = matches!(&loaded, Err(Failure { stop: Stop::Restarted, .. }));
             let files = inputs.iter().all(|input| input.regular.is_some());
-            let may = files && !sink.counting() && again < AGAIN && !interrupt::requested();
+            let may = files && again < AGAIN && !interrupt::requested();
             if !restarted || !may {
+                if sink.counting() && (self.resume || totals.resent > 0) {
+                    output
+                        .remark("It is a COUNTING filter: items that were sent again count twice");
+                }
                 return self.end(loaded, totals, &ledger, started.elapsed(), output);
             }
             again += 1;
@@ -157,12 +148,6 @@ impl Arguments {
                 settings.acks = settings.acks.or(Some(0));
                 let (delivery, found) =
                     Delivery::open(settings, route, server).map_err(|stop| self.early(stop))?;
-                if delivery.counting() && self.resume {
-                    return Err(Error::usage(
-                        format!("{} is a COUNTING filter: an item counts twice", self.shown()),
-                        "Use --skip N instead of --resume. It skips the first N items.",
-                    ));
-                }
                 ledger.begin(Vec::new(), vec![delivery.mark().cloned()]);
                 (Sink::Key(Box::new(delivery)), None, vec![Some(found)])
             }
@@ -170,11 +155,7 @@ impl Arguments {
         self.resume(inputs, &ledger, (generation, &found), output);
         let mut journals = Vec::new();
         for input in &*inputs {
-            // What counts items twice is never sent again.
-            journals.push(match sink.counting() {
-                true => None,
-                false => input.journal(&ledger, self.journal_every, output)?,
-            });
+            journals.push(input.journal(&ledger, self.journal_every, output)?);
         }
         ledger.keep(journals);
         Ok((sink, ledger))
@@ -218,10 +199,9 @@ impl Arguments {
                 output.remark(format_args!("the journal: {error}"));
             }
         }
-        let next = if resumable { Next::Resume } else { Next::Skip };
         let is_loss = loaded.as_ref().is_err_and(Failure::is_loss);
         let result = match loaded {
-            Err(stop) => Err(self.explained(stop, next, totals)),
+            Err(stop) => Err(self.explained(stop, resumable, totals)),
             Ok(()) => removed.map(|()| Exit::Done),
         };
         match result {
@@ -248,7 +228,7 @@ impl Arguments {
             }
             return Err(Error::usage(
                 format!("{name} cannot be resumed: it has no journal"),
-                "Name a file, or leave out what is loaded by --skip.",
+                "Load it from the beginning, or name a file.",
             ));
         };
         match Journal::read(&regular.path, &regular.identity, self.resume)? {
@@ -308,7 +288,6 @@ impl Arguments {
     ) -> Result<(), Failure> {
         let mut pace = Pace { rate: self.rate, started: Instant::now(), due: 0.0 };
         let size = sink.batch_size(self.items.batch);
-        let mut skip = self.skip;
         for (number, input) in inputs.iter().enumerate() {
             let (length, begin) = input.extent();
             let mut progress = Progress::new(output, &input.name, length).from(begin);
@@ -320,7 +299,7 @@ impl Arguments {
                     sink.finish()?;
                     return Err(Stop::Interrupted.into());
                 }
-                let mut batch = match batches.next_batch() {
+                let batch = match batches.next_batch() {
                     Ok(Some(batch)) => batch,
                     Ok(None) => break,
                     Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
@@ -332,12 +311,6 @@ impl Arguments {
                         return Err(Error::file(&input.name)(error).into());
                     }
                 };
-                let skipped = skip.min(batch.count);
-                skip -= skipped;
-                batch.skip(skipped);
-                if batch.count == 0 {
-                    continue;
-                }
                 while let Some(early) = pace.early() {
                     sink.idle()?;
                     if interrupt::requested() {
@@ -359,13 +332,6 @@ impl Arguments {
                 )));
             }
         }
-        if skip > 0 {
-            output.remark(format_args!(
-                "--skip {} leaves out all items: there are only {}",
-                self.skip,
-                amount::grouped(self.skip - skip)
-            ));
-        }
         sink.finish()
     }
 
@@ -376,26 +342,22 @@ impl Arguments {
 
     /// The error for a load that ended before it began.
     fn early(&self, failure: impl Into<Failure>) -> Error {
-        self.explained(failure.into(), Next::Skip, Totals::default())
+        self.explained(failure.into(), false, Totals::default())
     }
 
-    /// The error for a load that ended early.
-    fn explained(&self, failure: Failure, next: Next, totals: Totals) -> Error {
+    /// The error for a load that ended early. `resumable`: there are journals.
+    fn explained(&self, failure: Failure, resumable: bool, totals: Totals) -> Error {
         let acks = self.confirmed.acks;
         let confirmed = acks.map_or(failure.shard.is_some(), |acks| acks > 0);
         let items = Items { count: totals.items, confirmed, unknown: totals.unknown };
-        let on = match next {
-            Next::Resume => "Then go on by the same command with --resume.".to_owned(),
-            Next::Skip if totals.unknown => {
+        let on = match resumable {
+            true => "Then go on by the same command with --resume.",
+            false => {
                 "Then load again from the beginning; a COUNTING filter, which counts items twice, \
                  create again first."
-                    .to_owned()
-            }
-            Next::Skip => {
-                format!("Then go on by the same command with --skip {}.", totals.before + self.skip)
             }
         };
-        failure.explained(&format!("load {}", self.shown()), &items, &on)
+        failure.explained(&format!("load {}", self.shown()), &items, on)
     }
 }
 

@@ -75,15 +75,6 @@ impl Batch {
         self.parts().map(|(item, _)| item).collect()
     }
 
-    /// Removes the first `count` items, or all if there are fewer.
-    pub(crate) fn skip(&mut self, count: u64) {
-        let skipped = count.min(self.count);
-        let packed = self.parts().take(skipped as usize).map(|(_, packed)| packed.len());
-        let size: usize = packed.sum();
-        self.blob.drain(..size);
-        self.count -= skipped;
-    }
-
     /// The items by shard: a batch for each of so many shards, some of them empty. Calls `owned`
     /// with the shard of each item, in order.
     pub(crate) fn split(&self, shards: u16, mut owned: impl FnMut(u16)) -> Vec<Batch> {
@@ -126,33 +117,4 @@ fn length_of(packed: &[u8]) -> Option<(usize, usize)> {
     let size = packed.iter().position(|byte| byte & 0x80 == 0)? + 1;
     let digits = packed[..size].iter().rev();
     Some((size, digits.fold(0, |sum, byte| sum << 7 | usize::from(byte & 0x7f))))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// Items in lines, or with their lengths.
-    fn batch(items: &[&[u8]], packing: Packing) -> Batch {
-        match packing {
-            Packing::Lengths => Batch::of(items.iter().copied()),
-            Packing::Lines => {
-                let count = items.len() as u64;
-                Batch { packing, blob: items.join(&b'\n'), count, end: 0 }
-            }
-        }
-    }
-
-    #[test]
-    fn items_are_skipped_within_a_batch() {
-        let items: [&[u8]; 4] = [b"a", b"", &[b'x'; 200], b"last"];
-        for packing in [Packing::Lines, Packing::Lengths] {
-            for skipped in 0..6 {
-                let mut batch = batch(&items, packing);
-                batch.skip(skipped);
-                let left = &items[(skipped as usize).min(4)..];
-                assert_eq!((batch.count, batch.items()), (left.len() as u64, left.to_vec()));
-            }
-        }
-    }
 }

@@ -7,9 +7,7 @@
 //! ```
 //!
 //! A few pieces are in flight at a time, so that the server never waits. A piece is kept until it
-//! is confirmed: adding an item twice is harmless, so what has no confirmation is sent again. A
-//! COUNTING filter counts an item twice if it is added twice. So it gets one piece at a time, and a
-//! piece whose reply is lost is not sent again.
+//! is confirmed: adding an item twice is harmless, so what has no confirmation is sent again.
 //!
 //! **Loss.** A server that restarts may have lost what it acknowledged, and so may one that takes
 //! the place of another. So after each new connection and at the end it must be proved that the
@@ -172,15 +170,9 @@ impl Delivery {
     /// What was counted so far: items up to the first that is not confirmed.
     pub(crate) fn totals(&self) -> Totals {
         let mut totals = self.totals;
-        let answered = self.queue.answered_items();
-        // Not confirmed, but a COUNTING filter must not get them twice.
-        if self.counting() {
-            totals.before += answered;
-        }
-        if let Some(Partly { count, new, confirmed }) = self.partly {
-            totals.items += if confirmed { count } else { 0 };
-            totals.new += if confirmed { new } else { 0 };
-            totals.before += if confirmed || self.counting() { count } else { 0 };
+        if let Some(Partly { count, new, confirmed: true }) = self.partly {
+            totals.items += count;
+            totals.new += new;
         }
         totals
     }
@@ -223,7 +215,6 @@ impl Delivery {
         let (mut confirmed, mut added) = (Vec::new(), 0);
         for (piece, new) in self.queue.confirm() {
             self.totals.items += piece.batch.count;
-            self.totals.before += piece.batch.count;
             added += new;
             confirmed.push((piece.number, piece.batch.blob.len()));
         }
@@ -248,9 +239,7 @@ impl Delivery {
     /// Sends one piece, or receives one reply; tries again what can be tried again.
     fn step(&mut self) -> Result<(), Stop> {
         let (pieces, bytes) = self.queue.in_flight();
-        let fits = |next: usize| {
-            pieces == 0 || (!self.counting() && pieces < WINDOW.1 && bytes + next <= WINDOW.0)
-        };
+        let fits = |next: usize| pieces == 0 || (pieces < WINDOW.1 && bytes + next <= WINDOW.0);
         let done = match self.queue.unsent() {
             Some(batch) if fits(batch.blob.len()) => {
                 self.wire.send(batch).map(|()| self.queue.send())
@@ -342,7 +331,7 @@ impl Delivery {
             connection.asking = asking;
             connection
         });
-        match self.tried(connected, moved, &refusal.text)? {
+        match self.tried(connected, moved)? {
             None => Ok(()),
             Some(why) => self.reconnect(why),
         }
@@ -358,18 +347,17 @@ impl Delivery {
     }
 
     /// Connects again, to the same server or to another node of the cluster.
-    fn reconnect(&mut self, broken: String) -> Result<(), Stop> {
-        let mut why = broken.clone();
+    fn reconnect(&mut self, mut why: String) -> Result<(), Stop> {
         loop {
-            self.pause(&why).map_err(|stop| self.unanswered(stop))?;
+            self.pause(&why)?;
             for (tried, place) in self.route.targets.places(&self.route.key).enumerate() {
                 if let Some(over) = self.retry.over()
                     && (tried > 0 || over == Over::Interrupted)
                 {
-                    return Err(self.unanswered(ended(over, &why)));
+                    return Err(ended(over, &why));
                 }
                 let connected = self.route.targets.connect_by(place, &self.route.key);
-                match self.tried(connected, false, &broken)? {
+                match self.tried(connected, false)? {
                     None => return Ok(()),
                     Some(again) => why = again,
                 }
@@ -383,11 +371,10 @@ impl Delivery {
         &mut self,
         connected: Result<Connection, Error>,
         moved: bool,
-        broken: &str,
     ) -> Result<Option<String>, Stop> {
         let arrived = connected.map_err(Stop::from).and_then(|it| self.arrive(it, moved));
         match arrived {
-            Ok(()) => self.certain(broken).map(|()| None),
+            Ok(()) => Ok(None),
             Err(stop) if stop.passes() => Ok(Some(stop.why())),
             Err(stop) => Err(self.vanished(stop)),
         }
@@ -402,12 +389,10 @@ impl Delivery {
         }
         self.compare(seen, moved)?;
         self.offset = None;
-        if !self.counting() {
-            self.queue.doubt();
-            let again = self.queue.withdraw();
-            self.totals.resent += again;
-            self.route.ledger.resend(again);
-        }
+        self.queue.doubt();
+        let again = self.queue.withdraw();
+        self.totals.resent += again;
+        self.route.ledger.resend(again);
         Ok(())
     }
 
@@ -435,24 +420,6 @@ impl Delivery {
         Ok(())
     }
 
-    /// Refuses to go on where what was sent must not be sent again.
-    fn certain(&self, why: &str) -> Result<(), Stop> {
-        match self.queue.in_flight_items() {
-            items @ 1.. if self.counting() => Err(Stop::Uncertain(why.to_owned(), items)),
-            _ => Ok(()),
-        }
-    }
-
-    /// Says of a COUNTING filter how many items have no reply.
-    fn unanswered(&self, stop: Stop) -> Stop {
-        match (stop, self.queue.in_flight_items()) {
-            (Stop::Unreachable(why), items @ 1..) if self.counting() => {
-                Stop::Unreachable(format!("{why}; {items} items have no reply"))
-            }
-            (stop, _) => stop,
-        }
-    }
-
     /// The filter was there, and is not any more. A shard may have been replaced by a rebuild: the
     /// descriptor says that.
     fn vanished(&self, stop: Stop) -> Stop {
@@ -474,8 +441,8 @@ impl Delivery {
             Err(stop @ (Stop::Refused(_) | Stop::Interrupted)) => {
                 self.loaded_any() && !stop.is_stale() && !self.gives_back()
             }
-            Err(stop) => {
-                self.totals.unknown = !matches!(stop, Stop::Uncertain(..));
+            Err(_) => {
+                self.totals.unknown = true;
                 false
             }
         };
@@ -500,8 +467,7 @@ impl Delivery {
 
     /// Whether items of this load are in, or of an earlier one that it continues.
     fn loaded_any(&self) -> bool {
-        let sent = self.partly.is_some() || (self.counting() && self.loaded);
-        self.totals.items > 0 || self.route.loaded || sent
+        self.totals.items > 0 || self.route.loaded || self.partly.is_some()
     }
 
     /// Waits before another try, unless the user has waited for long enough.

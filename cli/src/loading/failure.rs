@@ -23,8 +23,6 @@ pub(crate) enum Stop {
     Refused(Refusal),
     /// There was no answer, or only "try again", for as long as the user wants to wait.
     Unreachable(String),
-    /// The connection to a COUNTING filter broke: so many items may or may not be in.
-    Uncertain(String, u64),
     /// Another process answers, and nothing proves that it has the items that were confirmed.
     Restarted,
     /// Items that were confirmed are not in the filter.
@@ -138,7 +136,7 @@ impl Failure {
             (Stop::Refused(refusal), _) if refusal.kind == Kind::Full => Error::refused_partly(
                 what(&refusal.text),
                 "Create a larger filter, or one that grows, and load everything into it \
-                 from the beginning, without --resume and --skip.",
+                 from the beginning, without --resume.",
             ),
             (Stop::Refused(refusal), _) => {
                 Error::refused_partly(what(&refusal.text), format!("{} {on}", refusal.hint()))
@@ -151,12 +149,6 @@ impl Failure {
             (Stop::Restarted, _) => Error::incomplete(
                 what(RESTARTED),
                 format!("{} --acks proves that a replica that takes over has the items.", go_on()),
-            ),
-            (Stop::Uncertain(text, count), _) => Error::incomplete(
-                format!("{}, the {count} after them perhaps", what(&text)),
-                format!(
-                    "A COUNTING filter counts what is added twice, so nothing was sent again. {on}"
-                ),
             ),
             (Stop::Lost(text), None) => Error::incomplete(
                 format!("{task}: {text}"),

@@ -489,12 +489,11 @@ impl Fleet {
     /// all items before them; for one shard, those of the shard.
     pub(crate) fn totals(&self) -> Totals {
         let ledger = &self.route.ledger;
-        let (before, resent) = (ledger.before(), ledger.resent());
         let items = match self.goal {
             Goal::Shard(..) => self.totals.items,
-            Goal::Filter(_) | Goal::Generation(_) => before,
+            Goal::Filter(_) | Goal::Generation(_) => ledger.before(),
         };
-        Totals { items, before, resent, ..self.totals }
+        Totals { items, resent: ledger.resent(), ..self.totals }
     }
 
     /// The generations that take the items.

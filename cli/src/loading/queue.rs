@@ -80,12 +80,7 @@ impl Queue {
         self.answered = 0;
     }
 
-    /// Items that were answered and are not confirmed.
-    pub(super) fn answered_items(&self) -> u64 {
-        self.pieces.range(..self.answered).map(|(piece, _)| piece.batch.count).sum()
-    }
-
-    pub(super) fn in_flight_items(&self) -> u64 {
+    fn in_flight_items(&self) -> u64 {
         let pieces = self.pieces.range(self.answered..self.sent);
         pieces.map(|(piece, _)| piece.batch.count).sum()
     }

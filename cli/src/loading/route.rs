@@ -33,8 +33,6 @@ pub(crate) struct Totals {
     pub(crate) items: u64,
     /// Those of them that were new.
     pub(crate) new: u64,
-    /// Items that `--skip` may leave out: for a COUNTING filter, those that were answered.
-    pub(crate) before: u64,
     /// Nothing proves that the filter has these items.
     pub(crate) unknown: bool,
     /// Items that were sent again.

@@ -99,15 +99,7 @@ pub(super) fn patient<T>(
 fn opened(settings: Options, route: Route) -> Result<(Delivery, Seen), Stop> {
     let connect = || route.targets.connect_for(&route.key);
     let connection = patient(settings.retry_for, connect)?;
-    let (delivery, found) = Delivery::open(settings, route, connection)?;
-    if delivery.counting() {
-        return Err(Stop::Failed(Error::usage(
-            "a sharded filter with counters cannot be loaded: an item that is sent again would \
-             count twice",
-            "Load a filter of bits.",
-        )));
-    }
-    Ok((delivery, found))
+    Delivery::open(settings, route, connection)
 }
 
 fn deliver(delivery: &mut Delivery, pieces: &Receiver<Piece>) -> Result<(), Stop> {

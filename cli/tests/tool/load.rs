@@ -180,14 +180,6 @@ fn several_files_are_loaded_in_order_and_counted_together() {
     assert!(text.starts_with(&begin), "{text}");
     assert_eq!(text.lines().count(), 1);
     assert_all_in(&mut client, &items);
-
-    // What is left out is left out across files.
-    client.run("DEL urls");
-    assert_eq!(client.run("BF.RESERVE urls 0.001 10000"), ok());
-    let ran = run_at(&server, &format!("load urls --json --skip 2500 {}", words.join(" ")));
-    assert_eq!(number(&ran.done(), "items"), 3_500);
-    assert_all_in(&mut client, &items[1_500..]);
-    assert!(mexists(&mut client, NAME, &items[..1_500]).iter().filter(|&&yes| yes).count() < 50);
 }
 
 #[test]
@@ -215,7 +207,6 @@ fn wrong_calls_are_told_apart() {
         (format!("load urls {path} {path}-none"), 2, "No such file"),
         (format!("load urls {}", dir.path().display()), 2, "is a directory"),
         ("load urls --resume".to_owned(), 2, "stdin cannot be resumed"),
-        (format!("load urls --resume --skip 1 {path}"), 2, "cannot be used with"),
         (format!("load urls --rate 0 {path}"), 2, "at least 1"),
         (format!("load urls --batch 1gb {path}"), 2, "not a size from 1b to 64mb"),
         (format!("load urls --retry-for long {path}"), 2, "not a time"),
@@ -293,8 +284,6 @@ struct Reluctant {
     allowed: Arc<AtomicUsize>,
     /// Batches that came.
     came: Arc<AtomicUsize>,
-    /// Whether the filter counts additions.
-    counting: bool,
     /// Whether it closes the connection in place of waiting until it may answer.
     cuts: bool,
     /// Errors for the next batches that may be answered.
@@ -305,16 +294,15 @@ struct Reluctant {
 
 impl Reluctant {
     fn start(allowed: usize) -> Self {
-        Self::start_with(allowed, false, false)
+        Self::start_with(allowed, false)
     }
 
-    fn start_with(allowed: usize, counting: bool, cuts: bool) -> Self {
+    fn start_with(allowed: usize, cuts: bool) -> Self {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a free port");
         let server = Self {
             port: listener.local_addr().expect("its address").port(),
             allowed: Arc::new(AtomicUsize::new(allowed)),
             came: Arc::default(),
-            counting,
             cuts,
             errors: Arc::default(),
             added: Arc::default(),
@@ -395,7 +383,6 @@ impl Reluctant {
             b"CLUSTER" => b"-ERR This instance has cluster support disabled\r\n".to_vec(),
             b"INFO" => b"$8\r\nrun_id:1\r\n".to_vec(),
             b"BF.INFO" if words[2] == b"ITEMS" => b"*1\r\n:0\r\n".to_vec(),
-            b"BF.INFO" if self.counting => b"*1\r\n:0\r\n".to_vec(),
             b"BF.INFO" => b"*1\r\n$-1\r\n".to_vec(),
             b"BF.BULKADD" if words[4].is_empty() => b"*2\r\n:0\r\n$0\r\n\r\n".to_vec(),
             b"BF.BULKADD" => {
@@ -666,16 +653,6 @@ fn files_that_are_no_journals_stay_as_they_are() {
     run_at(&server, &format!("load urls {}", path.display())).done();
 }
 
-#[test]
-fn a_skip_beyond_the_end_is_told() {
-    let (server, mut client) = server();
-    let ran = run_with(&server, "load urls --skip 3", b"a\nb\n");
-    assert_eq!((ran.code, card(&mut client)), (0, 0), "{ran:?}");
-    assert!(ran.stderr.contains("--skip 3 leaves out all items: there are only 2"), "{ran:?}");
-    let ran = run_with(&server, "load urls --skip 2", b"a\nb\n");
-    assert!(ran.code == 0 && !ran.stderr.contains("leaves out"), "{ran:?}");
-}
-
 /// Starts a load of a file of `count` items slowly, and returns when some are in.
 fn under_way(
     server: &Server,
@@ -872,7 +849,7 @@ fn a_full_filter_is_an_error_inside_of_a_reply() {
             run_at(&server, &format!("load urls --json --batch 10kb {user} {}", path.display()));
         assert_eq!(ran.code, 4, "{ran:?}");
         assert!(ran.stderr.contains("ERR non scaling filter is full"), "{ran:?}");
-        assert!(ran.stderr.contains("from the beginning, without --resume and --skip"), "{ran:?}");
+        assert!(ran.stderr.contains("from the beginning, without --resume"), "{ran:?}");
         // Items are in up to the one that was refused; what tests present behind it does not count.
         let answered = items_in(&ran.stderr);
         let present = mexists(&mut client, NAME, &items);
@@ -979,31 +956,25 @@ fn items_of_an_idle_pipe_are_sent_and_ctrl_c_ends_it() {
     signal(&child, "INT");
     let ran = ended(child);
     assert_eq!(ran.code, 130, "{ran:?}");
-    assert!(ran.stderr.contains("Go on by the same command with --skip 2."), "{ran:?}");
+    assert!(ran.stderr.contains("Load again from the beginning; a COUNTING"), "{ran:?}");
     assert_eq!(card(&mut client), 2);
 }
 
+/// A COUNTING filter gets what other filters get, and the user is told.
 #[test]
-fn nothing_is_sent_twice_to_a_counting_filter() {
+fn what_counts_twice_in_a_counting_filter_is_told() {
     let dir = tempfile::tempdir().unwrap();
     let aof = Server::with().config("appendonly yes");
     let (mut server, mut client) = reserved(aof, "BF.RESERVE urls 0.001 1000000 COUNTING");
     let path = file(dir.path(), "items", &numbered("item", 100_000));
-    let words = format!("load urls {}", path.display());
-    let ran = run_at(&server, &format!("{words} --resume"));
-    assert_eq!(ran.code, 2, "{ran:?}");
-    assert!(ran.stderr.contains("COUNTING") && ran.stderr.contains("--skip"), "{ran:?}");
-
-    let child = started(&server, &format!("{words} --rate 100000"));
+    let words = format!("load urls --rate 100000 {}", path.display());
+    let child = started(&server, &words);
     wait_until("some items are in", || card(&mut client) > 5_000);
-    assert!(!journal_of(&path).exists());
     server.kill_and_restart();
     let ran = ended(child);
-    // What the server loaded is not known, and nothing may be counted twice.
-    assert_eq!(ran.code, 5, "{ran:?}");
-    assert!(ran.stderr.contains("how many items are in is unknown"), "{ran:?}");
-    assert!(ran.stderr.contains("create again first"), "{ran:?}");
-    assert!(!ran.stderr.contains("--skip") && !ran.stderr.contains("--resume"), "{ran:?}");
+    assert_eq!(ran.code, 0, "{ran:?}");
+    assert!(ran.stderr.contains("items that were sent again count twice"), "{ran:?}");
+    assert_all_in(&mut server.client(), &numbered("item", 100_000));
 }
 
 #[test]
@@ -1105,28 +1076,19 @@ fn errors_that_pass_are_waited_for_and_others_end_the_load() {
 }
 
 #[test]
-fn a_batch_without_a_reply_is_sent_again_but_not_to_a_counting_filter() {
+fn a_batch_without_a_reply_is_sent_again() {
     let dir = tempfile::tempdir().unwrap();
     let items: Vec<_> = (0..400).map(|number| format!("item-{number:010}\n")).collect();
     let path = dir.path().join("items");
     fs::write(&path, items.concat()).unwrap();
-    for counting in [false, true] {
-        // Each connection answers three batches of 16 items, and ends when another one comes.
-        let server = Reluctant::start_with(3, counting, true);
-        let output = server.command().arg(&path).arg("--json").output().expect("the tool runs");
-        let ran = Ran::from(output);
-        let added = server.added.lock().expect("no panic").len();
-        if counting {
-            assert_eq!(ran.code, 5, "{ran:?}");
-            assert!(ran.stderr.contains("48 items are in, the 16 after them perhaps"), "{ran:?}");
-            assert!(ran.stderr.contains("--skip 48."), "{ran:?}");
-            assert_eq!((added, server.came.load(Ordering::SeqCst)), (48, 4));
-        } else {
-            assert_eq!(ran.code, 0, "{ran:?}");
-            assert_eq!((added, number(&ran.stdout, "items")), (400, 400));
-            assert!(number(&ran.stdout, "resent") > 0, "{ran:?}");
-        }
-    }
+    // Each connection answers three batches of 16 items, and ends when another one comes.
+    let server = Reluctant::start_with(3, true);
+    let output = server.command().arg(&path).arg("--json").output().expect("the tool runs");
+    let ran = Ran::from(output);
+    let added = server.added.lock().expect("no panic").len();
+    assert_eq!(ran.code, 0, "{ran:?}");
+    assert_eq!((added, number(&ran.stdout, "items")), (400, 400));
+    assert!(number(&ran.stdout, "resent") > 0, "{ran:?}");
 }
 
 /// Known items of a batch, and those of other clients, prove nothing.
@@ -1231,7 +1193,7 @@ fn a_load_begins_while_its_slot_moves() {
 }
 
 /// What a server answers that has an empty filter, adds every item, and has one replica.
-fn usual(command: &str, counting: bool) -> String {
+fn usual(command: &str) -> String {
     let text = |text: &str| format!("${}\r\n{text}\r\n", text.len());
     let words: Vec<_> = command.splitn(5, ' ').collect();
     match words[..] {
@@ -1242,7 +1204,6 @@ fn usual(command: &str, counting: bool) -> String {
             text("run_id:1\r\nslave0:state=online,offset=7\r\nmaster_repl_offset:7\r\n")
         }
         ["BF.INFO", _, "ITEMS"] => "*1\r\n:0\r\n".to_owned(),
-        ["BF.INFO", ..] if counting => "*1\r\n:0\r\n".to_owned(),
         ["BF.INFO", ..] => "*1\r\n$-1\r\n".to_owned(),
         ["WAIT", ..] => ":1\r\n".to_owned(),
         ["BF.BULKADD", .., items] => {
@@ -1270,39 +1231,13 @@ fn load_at(fake: &Fake, options: &str, path: &Path) -> Ran {
 }
 
 #[test]
-fn a_redirection_sends_nothing_twice_to_a_counting_filter() {
-    let dir = tempfile::tempdir().unwrap();
-    let items: Vec<_> = (0..96).map(|number| format!("item-{number:010}")).collect();
-    let path = file(dir.path(), "items", &items);
-    for options in ["--acks 1", ""] {
-        let (port, batches) = (Arc::new(AtomicUsize::new(0)), AtomicUsize::new(0));
-        let own = Arc::clone(&port);
-        let fake = Fake::start(move |command| {
-            let third =
-                !items_of(command).is_empty() && batches.fetch_add(1, Ordering::SeqCst) == 2;
-            match third {
-                true => format!("-MOVED 1 127.0.0.1:{}\r\n", own.load(Ordering::SeqCst)),
-                false => usual(command, true),
-            }
-        });
-        port.store(usize::from(fake.port), Ordering::SeqCst);
-        let ran = load_at(&fake, options, &path);
-        assert_eq!(ran.code, 0, "{options}: {ran:?}");
-        let commands = fake.commands();
-        let sent: Vec<_> = commands.iter().flat_map(|command| items_of(command)).collect();
-        // The node that gave the slot away gave all items with it.
-        assert_eq!(sent.len(), 96 + 16, "the batch that was redirected is sent again");
-    }
-}
-
-#[test]
 fn a_reply_that_is_not_understood_is_shown_in_part() {
     let dir = tempfile::tempdir().unwrap();
     let path = file(dir.path(), "items", &["a"]);
     for begin in ["", "x"] {
         let reply = format!("{begin}{}", "\u{e9}".repeat(300));
         let fake = Fake::start(move |command| match items_of(command).is_empty() {
-            true => usual(command, false),
+            true => usual(command),
             false => format!("${}\r\n{reply}\r\n", reply.len()),
         });
         let ran = load_at(&fake, "", &path);
@@ -1325,7 +1260,7 @@ fn items_sent_before_a_reconnection_are_confirmed_by_what_replicas_have() {
             }
             match command {
                 "INFO replication" => replication(asked.fetch_add(1, Ordering::SeqCst)),
-                _ => usual(command, false),
+                _ => usual(command),
             }
         });
         let ran = load_at(&fake, "--acks 1", &path);
@@ -1436,7 +1371,7 @@ fn a_failover_before_the_first_confirmation_is_waited_for() {
                 let text = "slave0:state=online,offset=7\r\nmaster_repl_offset:7\r\n";
                 format!("${}\r\n{text}\r\n", text.len())
             }
-            _ => usual(command, false),
+            _ => usual(command),
         }
     });
     let ran = load_at(&fake, "--acks 1", &path);

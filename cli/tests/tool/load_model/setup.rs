@@ -221,11 +221,6 @@ impl Setup {
         "0.000001"
     }
 
-    /// Whether a lost reply leaves open what is in: an item counts twice if it is added twice.
-    pub(super) fn counts_twice(&self) -> bool {
-        self.kind == Kind::Counting
-    }
-
     /// Whether a load from the beginning ends with exit 0 if nothing happens.
     pub(super) fn can_succeed(&self) -> bool {
         let waits = self.acks.unwrap_or(1) > 0 && (self.replicas || self.shards > 0);
@@ -234,8 +229,7 @@ impl Setup {
 
     /// Whether it does so after connections broke.
     pub(super) fn can_reconnect(&self) -> bool {
-        let sends_again = !self.counts_twice() && self.rights == Rights::All;
-        self.can_succeed() && sends_again && self.is_patient()
+        self.can_succeed() && self.rights == Rights::All && self.is_patient()
     }
 
     /// Whether the tool tries again for long enough: a replica reports once a second what it has.
@@ -245,7 +239,7 @@ impl Setup {
 
     /// Whether an interrupted load leaves journals.
     pub(super) fn can_resume(&self) -> bool {
-        !self.stdin && !self.counts_twice()
+        !self.stdin
     }
 
     /// The number of a server.
