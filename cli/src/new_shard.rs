@@ -3,7 +3,6 @@
 
 use crate::sharding::{Generation, shard_capacity};
 use bloom::sharding::Shard;
-use redis::Cmd;
 
 use crate::{
     at_once::{Servers, on_all},
@@ -39,7 +38,7 @@ pub(crate) fn growth_of(
         Some((place, other)) => Err(Error::refused_partly(
             format!("shard {first} has {growth}; shard {place} has {other}"),
             format!(
-                "Remove the wrong one by `drop '{}'` or `drop '{}'`, and refill it by `repair`.",
+                "Remove the wrong one by `drop '{}'` or `drop '{}'`, then repeat this.",
                 name::readable(&keys[first]),
                 name::readable(&keys[place])
             ),
@@ -71,51 +70,29 @@ fn asked(server: &mut Connection, key: &[u8], shard: Shard) -> Result<Option<Gro
     }
 }
 
-/// A shard that is to be made.
-pub(crate) struct New<'a> {
-    pub(crate) key: &'a [u8],
-    pub(crate) shard: Shard,
-    pub(crate) generation: &'a Generation,
-    pub(crate) growth: Growth,
-}
-
-impl New<'_> {
-    /// Reserves it, and waits for a replica. `again`: the reply to an earlier attempt may be lost,
-    /// so the shard may be there.
-    pub(crate) fn reserve(
-        &self,
-        servers: &Servers,
-        server: &mut Connection,
-        again: bool,
-    ) -> Result<(), Error> {
-        let Self { key, shard, generation, growth } = self;
-        // A generation has at least one shard.
-        let capacity = shard_capacity(generation.capacity, shard.count()).unwrap_or(1);
-        let mut command: Cmd = redis::cmd("BF.RESERVE");
-        command.arg(key).arg(generation.error_rate.to_string()).arg(capacity).arg(growth.words());
-        command.arg("SHARD").arg(shard.index()).arg(shard.count());
-        let last = match server.call_for_key(&command) {
-            Ok(_) => LastWrite::Here,
-            Err(error) if again && error.is(Kind::Exists) => LastWrite::Elsewhere,
-            Err(error) => return Err(error),
-        };
-        servers.acknowledged(server, last)
-    }
-}
-
-/// Reserves all shards of a generation. `begun`: an earlier run may have made some of them.
+/// Reserves all shards of a generation, and waits for a replica of each. `begun`: an earlier run
+/// may have made some of them.
 pub(crate) fn reserve_all(
     servers: &Servers,
     generation: &Generation,
     growth: Growth,
     begun: bool,
 ) -> Result<(), Error> {
-    let keys = &generation.keys;
+    let Generation { keys, error_rate, .. } = generation;
+    // A generation has at least one shard.
+    let capacity = shard_capacity(generation.capacity, generation.shards()).unwrap_or(1);
     on_all(servers, keys, |server, place, again| {
         interrupt::check("")?;
-        let Some(shard) = shard_at(place, keys.len()) else { return Ok(()) };
-        let new = New { key: &keys[place], shard, generation, growth };
-        new.reserve(servers, server, again || begun)
-    })?;
-    Ok(())
+        let mut command = redis::cmd("BF.RESERVE");
+        command.arg(&keys[place]).arg(error_rate.to_string()).arg(capacity).arg(growth.words());
+        command.arg("SHARD").arg(place).arg(keys.len());
+        let last = match server.call_for_key(&command) {
+            Ok(_) => LastWrite::Here,
+            // The reply to an earlier attempt may be lost.
+            Err(error) if (again || begun) && error.is(Kind::Exists) => LastWrite::Elsewhere,
+            Err(error) => return Err(error),
+        };
+        servers.acknowledged(server, last)
+    })
+    .map(|_| ())
 }

@@ -42,23 +42,6 @@ pub(crate) fn find(server: &mut Connection, name: &[u8]) -> Result<Filter, Error
     }
 }
 
-/// Like [`find`], for subcommands that work on sharded filters only.
-///
-/// # Errors
-/// Those of [`find`], and `Error::Refused` if `name` is no sharded filter.
-pub(crate) fn find_sharded(server: &mut Connection, name: &[u8]) -> Result<Descriptor, Error> {
-    match find(server, name)? {
-        Filter::Sharded(descriptor) => Ok(descriptor),
-        Filter::Key => Err(Error::refused_partly(
-            format!("{}: there is no sharded filter of this name", name::readable(name)),
-            format!(
-                "`create {} --shards N` makes one; other filters are in one key, their name.",
-                name::typed(name)
-            ),
-        )),
-    }
-}
-
 /// The fields of the hash at `name`; `None` if there is no hash, or if the user may not read it,
 /// as a user of filters in one key alone.
 pub(crate) fn fields(server: &mut Connection, name: &[u8]) -> Result<Option<Vec<Field>>, Error> {

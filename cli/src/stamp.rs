@@ -6,11 +6,9 @@
 //! lacks is not noticed: nothing in a filter shows that.
 
 use crate::sharding::Generation;
-use bloom::sharding::Shard;
 
 use crate::{
     at_once::Servers,
-    connection::Connection,
     error::Error,
     loading::not_shard,
     refusal::Refusal,
@@ -28,15 +26,18 @@ pub(crate) struct Stamp {
 }
 
 impl Stamp {
-    /// Looks at a shard; `None` if the key does not hold it.
+    /// Looks at shard `place` of a generation; `None` if its key does not hold it.
     ///
     /// # Errors
     /// Those of the connection and of the user's rights.
-    pub(crate) fn of(
-        server: &mut Connection,
-        key: &[u8],
-        shard: Shard,
+    pub(crate) fn of_shard(
+        servers: &Servers,
+        generation: &Generation,
+        place: usize,
     ) -> Result<Option<Self>, Error> {
+        let Some(shard) = sharded::shard_at(place, generation.keys.len()) else { return Ok(None) };
+        let key = &generation.keys[place];
+        let mut server = servers.connect(key)?;
         let mut ask = |word: &str| server.call_for_key(redis::cmd("BF.INFO").arg(key).arg(word));
         // The identity last: a filter that comes between has another one.
         let replies = ask("SHARD").and_then(|own| Ok((own, ask("ITEMS")?, ask("IDENTITY")?)));
@@ -54,27 +55,9 @@ impl Stamp {
         }
     }
 
-    /// Looks at shard `place` of a generation.
-    pub(crate) fn of_shard(
-        servers: &Servers,
-        generation: &Generation,
-        place: usize,
-    ) -> Result<Option<Self>, Error> {
-        let shard = sharded::shard_at(place, generation.keys.len());
-        match (shard, generation.keys.get(place)) {
-            (Some(shard), Some(key)) => Self::of(&mut servers.connect(key)?, key, shard),
-            _ => Ok(None),
-        }
-    }
-
-    /// Whether it is the same filter, however many items it has.
-    pub(crate) fn is_of(&self, other: &Self) -> bool {
-        self.identity == other.identity
-    }
-
     /// Whether a shard with this stamp has all that it had at an earlier one.
     pub(crate) fn has_all_of(&self, earlier: &Self) -> bool {
-        self.is_of(earlier) && self.items >= earlier.items
+        self.identity == earlier.identity && self.items >= earlier.items
     }
 
     /// The value of a field.

@@ -9,7 +9,6 @@ mod info;
 mod load;
 mod plan;
 mod rebuild;
-mod repair;
 mod restore;
 mod top;
 mod verify;
@@ -46,7 +45,6 @@ enum Subcommand {
     Top(top::Arguments),
     Dump(dump::Arguments),
     Restore(restore::Arguments),
-    Repair(repair::Arguments),
     Rebuild(rebuild::Arguments),
     Drop(drop::Arguments),
     Completion(completion::Arguments),
@@ -71,7 +69,6 @@ impl Arguments {
             Subcommand::Top(arguments) => arguments.run(&self.connection, output),
             Subcommand::Dump(arguments) => arguments.run(&self.connection, output),
             Subcommand::Restore(arguments) => arguments.run(&self.connection, output),
-            Subcommand::Repair(arguments) => arguments.run(&self.connection, output),
             Subcommand::Rebuild(arguments) => arguments.run(&self.connection, output),
             Subcommand::Drop(arguments) => arguments.run(&self.connection, output),
             Subcommand::Completion(arguments) => arguments.run(),

@@ -119,11 +119,11 @@ impl Failure {
         };
         match (this.stop, this.shard) {
             (Stop::Failed(error), _) => error,
-            (Stop::Lost(text), Some((shard, _))) => Error::incomplete(
+            (Stop::Lost(text), Some(_)) => Error::incomplete(
                 format!("{task}: {text}"),
                 format!(
-                    "Load its items from their source by `repair {name} --shard {shard} --from \
-                     FILE`, then this from the beginning."
+                    "Make all shards anew from the source of the items by `rebuild {name} --from \
+                     FILE --commit`, then load this from the beginning."
                 ),
             ),
             (Stop::Refused(refusal), _) if items.count == 0 => Error::refused(task, refusal),

@@ -1,4 +1,4 @@
-//! Files into new shards: what `rebuild` and `repair` load. No journal is kept.
+//! Files into new shards: what `rebuild` loads. No journal is kept.
 
 use std::{io, path::PathBuf};
 
@@ -24,9 +24,8 @@ pub(crate) struct Files<'f> {
     pub(crate) confirmed: &'f Options,
 }
 
-/// Adds the items of files to the shards of a generation, or to one shard under another key: for
-/// `rebuild` and `repair`. No journal is kept: if it ends early, it is done again from the
-/// beginning, because to add an item twice is harmless.
+/// Adds the items of files to the shards of a generation. No journal is kept: if it ends early, it
+/// is done again from the beginning, because to add an item twice is harmless.
 ///
 /// `task` is the subcommand with the filter, for messages: `rebuild urls`. `target` is any node of
 /// the cluster. Every key must exist. With `acks: None` an item counts when a replica has it,

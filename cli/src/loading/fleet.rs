@@ -52,7 +52,7 @@ const MOMENT: Duration = Duration::from_millis(100);
 struct Lane {
     generation: u64,
     /// A thread for each shard.
-    workers: Vec<Option<Worker>>,
+    workers: Vec<Worker>,
 }
 
 struct Worker {
@@ -139,7 +139,7 @@ impl Fleet {
         if self.settings.acks.is_some() {
             return Ok(());
         }
-        let all: usize = self.lanes.iter().map(|lane| lane.workers.iter().flatten().count()).sum();
+        let all: usize = self.lanes.iter().map(|lane| lane.workers.len()).sum();
         if alone > 0 {
             self.route.output.remark(format_args!(
                 "{alone} of {all} shards are on servers without a replica: there an item counts as \
@@ -158,7 +158,7 @@ impl Fleet {
         let first = plans.first().map_or(0, |plan| plan.keys.len());
         self.route.ledger.begin(numbers, vec![None; first]);
         self.found = vec![None; first];
-        self.keys = plans.iter().take(1).flat_map(|plan| plan.keys.clone()).flatten().collect();
+        self.keys = plans.first().map_or_else(Vec::new, |plan| plan.keys.clone());
         self.failed = Arc::default();
         self.route.give_back = Arc::default();
         self.route.held = HELD / plans.iter().map(|plan| plan.keys.len()).sum::<usize>().max(1);
@@ -169,11 +169,10 @@ impl Fleet {
             for (shard, key) in keys.into_iter().enumerate() {
                 let place = (number == 0).then_some(shard);
                 let member = Member { generation, shard, shards, place };
-                let started = key.map(|key| self.worker(member, key, sender.clone())).transpose();
-                workers.push(started.unwrap_or_else(|ending| {
-                    result = Err(ending);
-                    None
-                }));
+                match self.worker(member, key, sender.clone()) {
+                    Ok(worker) => workers.push(worker),
+                    Err(ending) => result = Err(ending),
+                }
             }
             self.lanes.push(Lane { generation, workers });
         }
@@ -256,7 +255,7 @@ impl Fleet {
         }
         let pieces = self.pieces(&batch, |_| true);
         let bytes = pieces.iter().map(|(_, piece)| piece.blob.len()).sum();
-        // Of one shard alone, a batch may have no items.
+        // A batch has at least one item.
         let Some(count) = NonZeroUsize::new(pieces.len()) else { return Ok(()) };
         let number = self.route.ledger.open(file, &batch, count, bytes);
         send(number, pieces);
@@ -269,7 +268,7 @@ impl Fleet {
         for lane in self.lanes.iter().filter(|lane| takes(lane)) {
             let shards = u16::try_from(lane.workers.len()).unwrap_or(u16::MAX);
             for (piece, worker) in batch.split(shards, |_| ()).into_iter().zip(&lane.workers) {
-                if let Some(worker) = worker.as_ref().filter(|_| piece.count > 0) {
+                if piece.count > 0 {
                     pieces.push((&worker.pieces, piece));
                 }
             }
@@ -458,17 +457,14 @@ impl Fleet {
         // All of them hear of the end before one of them is waited for.
         let closed = |worker: Worker| (worker.key, worker.thread);
         let closed = |lane: Lane| {
-            let threads = lane.workers.into_iter().map(|worker| worker.map(closed));
-            (lane.generation, threads.collect::<Vec<_>>())
+            (lane.generation, lane.workers.into_iter().map(closed).collect::<Vec<_>>())
         };
         let lanes: Vec<_> = self.lanes.drain(..).map(closed).collect();
         for (number, (generation, threads)) in lanes.into_iter().enumerate() {
             let shards = threads.len();
-            for (shard, thread) in threads.into_iter().enumerate() {
-                let Some((key, thread)) = thread else { continue };
+            for (shard, (key, thread)) in threads.into_iter().enumerate() {
                 let ended = thread.join().unwrap_or_else(|it| std::panic::resume_unwind(it));
                 if number == 0 {
-                    self.totals.items += ended.totals.items;
                     self.totals.new += ended.totals.new;
                 }
                 if let Some(mark) = ended.mark {
@@ -486,14 +482,10 @@ impl Fleet {
     }
 
     /// What was counted by threads that have ended. Items count when all generations have them, and
-    /// all items before them; for one shard, those of the shard.
+    /// all items before them.
     pub(crate) fn totals(&self) -> Totals {
         let ledger = &self.route.ledger;
-        let items = match self.goal {
-            Goal::Shard(..) => self.totals.items,
-            Goal::Filter(_) | Goal::Generation(_) => ledger.before(),
-        };
-        Totals { items, resent: ledger.resent(), ..self.totals }
+        Totals { items: ledger.before(), resent: ledger.resent(), ..self.totals }
     }
 
     /// The generations that take the items.

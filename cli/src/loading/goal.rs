@@ -1,7 +1,5 @@
 //! Where the items of a load over shards go.
 
-use bloom::sharding::Shard;
-
 use crate::{
     error::Error,
     sharded,
@@ -26,15 +24,13 @@ pub(crate) enum Goal {
     Filter(Descriptor),
     /// The shards of one generation, whatever the descriptor says.
     Generation(Generation),
-    /// One shard under this key. Items of the other shards are left out.
-    Shard(Shard, Vec<u8>),
 }
 
 /// The shards that take items by one rule.
 pub(super) struct Plan {
     pub(super) generation: u64,
-    /// The keys of the shards; `None` for a shard whose items are left out.
-    pub(super) keys: Vec<Option<Vec<u8>>>,
+    /// The keys of the shards.
+    pub(super) keys: Vec<Vec<u8>>,
 }
 
 impl Goal {
@@ -45,7 +41,7 @@ impl Goal {
     pub(super) fn plans(&self, name: &[u8], ending: Option<u64>) -> Result<Vec<Plan>, Error> {
         let plan = |generation: &Generation| Plan {
             generation: generation.number,
-            keys: generation.keys.iter().cloned().map(Some).collect(),
+            keys: generation.keys.clone(),
         };
         Ok(match self {
             Self::Filter(filter) => sharded::filled(name, filter)?
@@ -54,13 +50,6 @@ impl Goal {
                 .map(plan)
                 .collect(),
             Self::Generation(generation) => vec![plan(generation)],
-            Self::Shard(shard, key) => {
-                let mut keys = vec![None; usize::from(shard.count())];
-                if let Some(own) = keys.get_mut(usize::from(shard.index())) {
-                    *own = Some(key.clone());
-                }
-                vec![Plan { generation: 0, keys }]
-            }
         })
     }
 }

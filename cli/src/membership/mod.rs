@@ -179,7 +179,6 @@ impl Membership {
             [one] => format!("shard {one} of {shards} is lost"),
             some => format!("shards {} of {shards} are lost", some.join(", ")),
         };
-        let first = numbers.first().map_or("N", String::as_str);
         let items = match items {
             0 => String::new(),
             _ => format!(": nothing is known about {}", amount::counted(items, "item")),
@@ -187,7 +186,8 @@ impl Membership {
         Error::incomplete(
             format!("{task}: {what}{items}"),
             format!(
-                "Load its items from their source by `repair {} --shard {first} --from FILE`.",
+                "Make all shards anew from the source of the items by `rebuild {} --from FILE \
+                 --commit`.",
                 name::typed(&self.name)
             ),
         )

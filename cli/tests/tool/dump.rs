@@ -873,7 +873,7 @@ fn errors_have_their_exit_codes() {
     assert!(ran.stderr.starts_with("redis-bloom: BF.INFO: ERR not found\n"), "{ran:?}");
     let ran = run_on(&server, "dump text -o FILE", &file);
     assert_eq!(ran.code, 4);
-    assert!(ran.stderr.starts_with("redis-bloom: BF.INFO: WRONGTYPE"), "{ran:?}");
+    assert!(ran.stderr.starts_with("redis-bloom: dump text: WRONGTYPE"), "{ran:?}");
     assert!(!file.exists() && beside(&file).is_empty());
     for output in ["/dev/null", "/nonexistent/file", "/tmp"] {
         let ran = run_at(&server, &format!("dump urls -o {output}"));

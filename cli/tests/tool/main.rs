@@ -32,7 +32,6 @@ mod sharded_load;
 mod sharded_move;
 mod sharded_rebuild;
 mod sharded_rebuild_model;
-mod sharded_repair;
 mod sharded_replica;
 mod sharded_windows;
 /// Tests of what the tool and the libraries compute of sharded filters.

@@ -423,7 +423,7 @@ fn a_lost_shard_is_seen() {
         client.cmd(&words);
         let ran = run_at(&server, "info urls");
         let what = format!("urls: shard 2 of 4 is LOST: {lost} {reason}");
-        fails(&ran, 5, &what, "`repair urls --shard 2 --from FILE`");
+        fails(&ran, 5, &what, "`rebuild urls --from FILE --commit`");
         assert!(ran.stdout.contains("4 on 1 node, generation 1, 1 LOST\n"), "{}", ran.stdout);
         assert!(ran.stdout.contains("\n      2   LOST"), "{}", ran.stdout);
         let ran = run_at(&server, "info urls --json");
@@ -433,13 +433,13 @@ fn a_lost_shard_is_seen() {
         assert!(lines[0]["shards"][2]["items"].is_null());
     }
     client.cmd(&["DEL", &lost, &key("urls", 4, 0)]);
-    fails(&run_at(&server, "info urls"), 5, "shard 0 of 4 is LOST: ", "--shard 0 ");
+    fails(&run_at(&server, "info urls"), 5, "shard 0 of 4 is LOST: ", "`rebuild ");
     assert!(run_at(&server, "info urls").stderr.contains(", and 1 more\n"));
     let top = run_at(&server, "top").done();
     assert!(top.contains("\nurls  2 of 4 "), "{top}");
     // All are lost: nothing can be summed up.
     client.cmd(&["DEL", &key("urls", 4, 1), &key("urls", 4, 3)]);
-    fails(&run_at(&server, "info urls"), 5, "LOST", "repair");
+    fails(&run_at(&server, "info urls"), 5, "LOST", "rebuild");
     let ran = run_at(&server, "info urls --json");
     assert_eq!(checked("info-shards", &ran.stdout)[0]["lost"], 4);
     assert_eq!(run_at(&server, "drop urls").stderr, "urls removed: 0 shards\n");

@@ -376,7 +376,7 @@ fn one_shard(command: &str) -> String {
             let count = items.lines().count();
             format!("*2\r\n:{count}\r\n{}", text(&"\0".repeat(count.div_ceil(8))))
         }
-        ["RENAMENX", ..] | ["WAIT", ..] => ":1\r\n".to_owned(),
+        ["WAIT", ..] => ":1\r\n".to_owned(),
         _ => "+OK\r\n".to_owned(),
     }
 }
@@ -489,50 +489,6 @@ fn run_fake(fake: &Fake, words: &str) -> Ran {
     tool.output().expect("the tool runs").into()
 }
 
-/// A primary that was stopped, and whose replica has taken its place, answers OK before it knows
-/// that. It is a replica without replicas then: not a primary that has none.
-#[test]
-fn what_a_demoted_primary_wrote_is_written_again() {
-    let dir = tempfile::tempdir().unwrap();
-    let path = file(dir.path(), &numbered("item", 10));
-    let asked = AtomicUsize::new(0);
-    let fake = Fake::start(move |command| match command {
-        "INFO replication" if asked.fetch_add(1, Ordering::SeqCst) == 0 => {
-            let text = "role:slave\r\nconnected_slaves:0\r\n";
-            format!("${}\r\n{text}\r\n", text.len())
-        }
-        _ => one_shard(command),
-    });
-    let ran = run_fake(&fake, &format!("repair one --shard 0 --from {}", path.display()));
-    assert_eq!(ran.code, 0, "{ran:?}");
-    let commands = fake.commands();
-    let reserved = commands.iter().filter(|command| command.starts_with("BF.RESERVE")).count();
-    assert_eq!(reserved, 2, "{commands:?}");
-}
-
-/// A server that restarts between the load of a shard and its renaming may come back without its
-/// items, or with a part of them.
-#[test]
-fn a_repair_sees_that_the_server_lost_the_shard() {
-    let dir = tempfile::tempdir().unwrap();
-    let path = file(dir.path(), &numbered("item", 10));
-    for (key, code) in [("-ERR not found\r\n", 5), ("*1\r\n:9\r\n", 5), ("*1\r\n:10\r\n", 0)] {
-        let renamed = AtomicUsize::new(0);
-        let fake = Fake::start(move |command| match command {
-            _ if command.starts_with("RENAMENX") => match renamed.fetch_add(1, Ordering::SeqCst) {
-                0 => "-LOADING Redis is loading the dataset in memory\r\n".to_owned(),
-                _ => "-ERR no such key\r\n".to_owned(),
-            },
-            "BF.INFO {one:0}:1:repair ITEMS" => "*1\r\n:10\r\n".to_owned(),
-            "BF.INFO {one:0}:1 ITEMS" => key.to_owned(),
-            _ => one_shard(command),
-        });
-        let ran = run_fake(&fake, &format!("repair one --shard 0 --from {}", path.display()));
-        assert_eq!(ran.code, code, "{key}: {ran:?}");
-        assert_eq!(ran.stderr.contains("the server lost items of it"), code == 5, "{ran:?}");
-    }
-}
-
 /// Items of a load that begins at such a server count when a replica has them.
 #[test]
 fn a_load_at_a_demoted_primary_waits_for_a_replica() {
@@ -566,7 +522,6 @@ fn a_server_that_is_busy_is_waited_for() {
     let from = path.display();
     for (words, code, first) in [
         ("check one item-1".to_owned(), 1, "BF.BULKEXISTS"),
-        (format!("repair one --shard 0 --from {from}"), 0, "BF.RESERVE"),
         (format!("load one {from}"), 0, "BF.BULKADD"),
         ("rebuild one --abort".to_owned(), 4, "WATCH"),
     ] {

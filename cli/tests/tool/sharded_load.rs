@@ -412,8 +412,7 @@ fn a_name_may_be_any_bytes() {
                     _ => "'m\u{fc}nchen'",
                 };
                 assert_eq!(ran.code, 5, "{ran:?}");
-                assert!(ran.stderr.contains(&format!("`repair {typed} --shard 1 ")), "{ran:?}");
-                done("repair --shard 1 --from items --", &[]);
+                assert!(ran.stderr.contains(&format!("`rebuild {typed} --from FILE")), "{ran:?}");
                 done("rebuild --shards 2 --items 20k --from items --commit --", &[]);
                 done("check", &[b"item-3", b"item-4"]);
             }
@@ -443,7 +442,7 @@ fn a_lost_shard_is_refused_and_not_known() {
         let text =
             if wrong { "shard 5 of 8: WRONGTYPE" } else { "shard 5 of 8: the filter is gone" };
         assert!(ran.stderr.contains(text), "{ran:?}");
-        assert!(wrong || ran.stderr.contains("`repair urls --shard 5 --from FILE`"), "{ran:?}");
+        assert!(wrong || ran.stderr.contains("`rebuild urls --from FILE --commit`"), "{ran:?}");
         if !wrong {
             assert_eq!(call(key, &[b"EXISTS", key]), int(0), "no shard is made anew");
         }
@@ -470,7 +469,7 @@ fn a_lost_shard_is_refused_and_not_known() {
         assert_eq!(ran.code, 5, "{ran:?}");
         checked("verify", &ran.stdout);
         assert!((1..8_000).contains(&number(&ran.stdout, "probes")), "the others: {ran:?}");
-        assert!(ran.stderr.contains("`repair urls --shard "), "{ran:?}");
+        assert!(ran.stderr.contains("`rebuild urls --from FILE --commit`"), "{ran:?}");
     }
 }
 
@@ -513,7 +512,7 @@ fn a_shard_that_was_made_anew_is_lost() {
     for words in ["load urls", "check urls --answers", "verify urls --probes 100"] {
         let ran = run_with(&server, words, input.as_bytes());
         assert_eq!(ran.code, 5, "{words}: {ran:?}");
-        assert!(ran.stderr.contains("`repair urls --shard 2 --from FILE`"), "{words}: {ran:?}");
+        assert!(ran.stderr.contains("`rebuild urls --from FILE --commit`"), "{words}: {ran:?}");
     }
     assert_eq!(cards(call, &descriptor.current.keys)[2], 1, "nothing is added to it");
 }

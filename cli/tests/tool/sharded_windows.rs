@@ -59,16 +59,11 @@ fn shards_of_a_server_forget() {
     let ran = check_file(&server, "seen", &path);
     assert_eq!((ran.code, &*ran.stdout), (1, "2,000 items: all absent\n"), "{ran:?}");
 
-    // A lost shard is made anew with its window, from items, or from the dump with its starts.
-    client.run(&format!("DEL {} {}", all[0], all[1]));
-    let from = file(server.dir(), "new", &new);
-    run_at(&server, &format!("repair seen --shard 0 --from {}", from.display())).done();
+    // A lost shard is restored from the dump with its starts.
+    client.run(&format!("DEL {}", all[1]));
     run_at(&server, &format!("restore {} {}", one.display(), all[1])).done();
     assert_eq!(remembered(&server, "seen", &new), 2_000);
-    clock.advance(20 * HOUR);
-    let left = remembered(&server, "seen", &new);
-    assert!((300..700).contains(&left), "shard 0 has its items from now on: {left}");
-    clock.advance(10 * HOUR);
+    clock.advance(30 * HOUR);
     assert_eq!(remembered(&server, "seen", &new), 0);
     run_at(&server, "drop seen").done();
     assert_eq!(client.cmd(&[&["EXISTS".to_owned()][..], &all].concat()), int(0));
@@ -101,92 +96,33 @@ fn options_of_windows_reach_the_shards() {
 fn new_shards_are_made_as_the_shards_that_are_there() {
     let server = Server::start();
     let mut client = server.client();
-    let items = numbered("item", 3_000);
-    let from = file(server.dir(), "items", &items);
-    // Without the capacity of the window, which follows from the number of shards.
-    let words = |client: &mut Client, key: &str| {
-        ["EXPANSION", "WINDOW"].map(|word| {
-            let reply = format!("{:?}", client.run(&format!("BF.INFO {key} {word}")));
-            reply.split("+Capacity").next().unwrap_or_default().to_owned()
-        })
+    let items = file(server.dir(), "items", &numbered("item", 3_000));
+    let expansion = |client: &mut Client, key: &str| {
+        client.run(&format!("BF.INFO {key} EXPANSION")).elements()[0].clone()
     };
-    for (name, options) in [("seen", "--window 24h --expansion 4"), ("all", "--expansion 4")] {
-        let create = format!("create {name} --items 20k --error 1% --shards 3 --poll 1 {options}");
-        run_at(&server, &create).done();
-        load(&server, name, &items).done();
-        let all = keys(&mut client, name, 3);
-        let usual = words(&mut client, &all[1]);
-        client.run(&format!("DEL {}", all[0]));
-        assert_eq!(client.run(&format!("BF.ADD {} x", all[0])), int(1));
-        assert_ne!(words(&mut client, &all[0]), usual);
-        let repair = format!("repair {name} --shard 0 --from {}", from.display());
-        assert_eq!(run_at(&server, &repair).code, 4, "it is not replaced");
-        run_at(&server, &format!("drop {}", all[0])).done();
-        let ran = run_at(&server, &repair);
-        assert_eq!(ran.code, 0, "{ran:?}");
-        assert_eq!(words(&mut client, &all[0]), usual, "{name}");
-        run_at(&server, &format!("info {name}")).done();
-        if name == "seen" {
-            continue;
-        }
-        // Lost once more, while the filter is rebuilt.
-        client.run(&format!("DEL {}", all[0]));
-        client.run(&format!("BF.ADD {} x", all[0]));
-        let ran = run_at(&server, &format!("rebuild {name} --shards 2"));
-        assert_eq!(ran.code, 0, "{ran:?}");
-        for shard in 0..2 {
-            let key = client.run(&format!("HGET {name} next.{shard}")).text();
-            assert_eq!(words(&mut client, &key), usual, "{name}");
-        }
-        run_at(&server, &format!("rebuild {name} --abort")).done();
+    run_at(&server, "create all --items 20k --error 1% --shards 3 --poll 1 --expansion 4").done();
+    let all = keys(&mut client, "all", 3);
+    client.run(&format!("DEL {}", all[0]));
+    assert_eq!(client.run(&format!("BF.ADD {} x", all[0])), int(1));
+    assert_ne!(expansion(&mut client, &all[0]), int(4));
+    let words = format!("rebuild all --shards 2 --from {} --commit", items.display());
+    run_at(&server, &words).done();
+    for key in keys(&mut client, "all", 2) {
+        assert_eq!(expansion(&mut client, &key), int(4));
     }
-    // Without any other shard, nobody knows: a remark says what is made.
-    run_at(&server, "create one --items 100 --error 1% --shards 1").done();
-    let one = keys(&mut client, "one", 1);
-    client.run(&format!("DEL {}", one[0]));
-    let ran = run_at(&server, &format!("repair one --shard 0 --from {}", from.display()));
+    // Which of two is right, nobody can say.
+    let all = keys(&mut client, "all", 2);
+    client.run(&format!("DEL {}", all[0]));
+    let reserve = format!("BF.RESERVE {} 0.01 7000 EXPANSION 1 SHARD 0 2", all[0]);
+    assert_eq!(client.run(&reserve), ok());
+    let ran = run_at(&server, &words);
+    assert_eq!(ran.code, 4, "{ran:?}");
+    assert!(ran.stderr.contains("shard 0 has EXPANSION 1, no window; shard 1 has"), "{ran:?}");
+    // Without any shard, nobody knows: a remark says what is made.
+    client.run(&format!("DEL {} {}", all[0], all[1]));
+    let ran = run_at(&server, &words);
     assert_eq!(ran.code, 0, "{ran:?}");
     assert!(ran.stderr.contains("a new shard gets EXPANSION 1, no window"), "{ran:?}");
-}
-
-/// No shard is made as one whose window is not that of the others.
-#[test]
-fn a_shard_that_forgets_otherwise_is_not_copied() {
-    let (clock, server, mut client) = server();
-    let create = "create seen --items 20k --error 1e-9 --shards 3 --window 24h --poll 1";
-    run_at(&server, create).done();
-    let items = numbered("item", 3_000);
-    load(&server, "seen", &items).done();
-    clock.advance(7 * HOUR);
-    load(&server, "seen", &numbered("other", 300)).done();
-    let all = keys(&mut client, "seen", 3);
-    let info = run_at(&server, "info seen --json").done();
-    let info = &checked("info-shards", &info)[0];
-    assert_eq!(info["lost"], 0, "{info}");
-    for shard in info["shards"].as_array().expect("shards") {
-        assert_eq!(shard["generations"].as_array().map(Vec::len), Some(2), "{info}");
-    }
-    let text = run_at(&server, "info seen").done();
-    assert_eq!(text.matches("  2, 2 alive  ").count(), 3, "{text}");
-    // The first one, so that it is taken for the rule of all by nobody.
-    client.run(&format!("DEL {}", all[0]));
-    let reserve = format!("BF.RESERVE {} 1e-9 7000 EXPANSION 1 SHARD 0 3", all[0]);
-    assert_eq!(client.run(&reserve), ok());
-
-    // Which of two is right, nobody can say.
-    let from = file(server.dir(), "items", &items);
-    let repair = |shard: usize| {
-        run_at(&server, &format!("drop {}", all[shard]));
-        run_at(&server, &format!("repair seen --shard {shard} --from {}", from.display()))
-    };
-    let ran = repair(1);
-    assert_eq!(ran.code, 4, "{ran:?}");
-    let what = "shard 0 has EXPANSION 1, no window; shard ";
-    assert!(ran.stderr.contains(what) && ran.stderr.contains(&all[0]), "{ran:?}");
-    // Without the wrong one.
-    assert_eq!((repair(0).code, repair(1).code), (0, 0));
-    run_at(&server, "info seen").done();
-    assert_eq!(remembered(&server, "seen", &items), 3_000);
 }
 
 /// The items that a replica, or a primary, finds in the shards that it has.

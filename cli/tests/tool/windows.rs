@@ -3,7 +3,6 @@
 
 use std::{
     fs,
-    io::Write as _,
     path::{Path, PathBuf},
     process::{Child, Command, Stdio},
     sync::atomic::{AtomicUsize, Ordering},
@@ -328,7 +327,6 @@ fn with_seen(window: &str, aof: bool) -> (Clock, Server) {
     (clock, server)
 }
 
-const DOUBT: &str = "nothing proves that it has the items sent before";
 const AGAIN: &str = "sending all of them again";
 const FROM_THE_BEGINNING: &str = "nothing proves that seen has all items of the earlier load";
 
@@ -464,36 +462,6 @@ fn a_load_is_sent_again_after_a_restart() {
         clock.advance(20 * HOUR);
         assert_eq!(remembered(&server, "seen", &numbered("item", 200_000)), 200_000);
     }
-}
-
-/// The shard is not put in its place then: the same command makes it anew.
-#[test]
-fn a_restart_during_a_repair_is_noticed() {
-    let aof = Server::with().config("appendonly yes").config("appendfsync always");
-    let mut server = aof.start();
-    run_at(&server, "create seen --items 1M --error 1e-9 --shards 2 --window 24h").done();
-    let mut client = server.client();
-    let key = client.run("HGET seen 0").text();
-    assert_eq!(client.run(&format!("DEL {key}")), int(1));
-    let mut repair = command_at(&server, "repair seen --shard 0 --from -");
-    let repair = repair.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
-    let mut child = repair.spawn().expect("the tool runs");
-    let mut input = child.stdin.take().expect("a pipe");
-    let mut send = |name: &str| {
-        let text = numbered(name, 100_000).join("\n") + "\n";
-        input.write_all(text.as_bytes())
-    };
-    send("first").expect("the tool reads");
-    wait_until("some items are in", || {
-        matches!(client.run(&format!("BF.CARD {key}:repair")), Reply::Int(1..))
-    });
-    server.kill_and_restart();
-    // It may have ended.
-    let _ = send("second");
-    drop(input);
-    let ran = ended(child);
-    assert!(ran.code == 5 && ran.stderr.contains(DOUBT), "{ran:?}");
-    assert_eq!(server.client().run(&format!("EXISTS {key}")), int(0));
 }
 
 /// Another primary has what replicas acknowledged. What they did not is sent again.

@@ -127,16 +127,16 @@ pub(super) fn show(
     let lines = current.lines(descriptor, next.as_ref());
     let text = current.text(&name::readable(name), &lines, output.coloured());
     output.data(&shown, format_args!("{before}{text}"))?;
-    current.verdict(name, |name, place| {
+    current.verdict(name, |name| {
         format!(
-            "Answers for its items are unknown. `repair {name} --shard {place} --from FILE` adds \
-             them again."
+            "Answers for its items are unknown. `rebuild {name} --from FILE --commit` makes all \
+             shards anew."
         )
     })?;
     sharded::filled(name, descriptor)?;
     let Some(next) = next else { return Ok(()) };
     let is_old = next.generation.number < descriptor.current.number;
-    next.verdict(name, |name, _| {
+    next.verdict(name, |name| {
         if is_old {
             format!("The filter was rebuilt, but for its end: `rebuild {name} --commit`.")
         } else {
@@ -195,9 +195,9 @@ impl<'d> Seen<'d> {
         }
     }
 
-    /// The first shard that is lost, or that could not be read. `hint` says what to do about the
-    /// shard of that number, by the name as it is typed.
-    fn verdict(self, name: &[u8], hint: impl FnOnce(&str, usize) -> String) -> Result<(), Error> {
+    /// The first shard that is lost, or that could not be read. `hint` says what to do about it, by
+    /// the name as it is typed.
+    fn verdict(self, name: &[u8], hint: impl FnOnce(&str) -> String) -> Result<(), Error> {
         let (count, lost) = (self.shards.len(), self.lost());
         let mut unread = None;
         for (place, (shard, key)) in self.shards.into_iter().zip(&self.generation.keys).enumerate()
@@ -208,7 +208,7 @@ impl<'d> Seen<'d> {
                         1 => String::new(),
                         all => format!(", and {} more", all - 1),
                     };
-                    let hint = hint(&name::typed(name), place);
+                    let hint = hint(&name::typed(name));
                     let (name, key) = (name::readable(name), name::readable(key));
                     return Err(Error::incomplete(
                         format!("{name}: shard {place} of {count} is LOST: {key} {text}{others}"),

@@ -200,10 +200,10 @@ impl Rebuild<'_> {
                 new.shards()
             ),
             match answers {
+                // The old generation cannot answer again: clients may have forgotten it.
                 true => format!(
-                    "Export the items again, `drop {}` if it is there, `repair {name} --shard \
-                     {place} --from FILE`, then `rebuild {name} --commit`.",
-                    name::typed(&new.keys[place])
+                    "Export the items again, load them into another filter, let the clients use \
+                     that one, and `drop {name}`."
                 ),
                 false => format!(
                     "The old generation answers, and has all items. Give up by `rebuild {name} \
