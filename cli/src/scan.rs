@@ -37,7 +37,6 @@ use crate::{
     filter_info::{FilterInfo, Reader},
     output::Output,
     refusal::Kind,
-    reply::number,
     sharded::shard_name,
 };
 
@@ -68,11 +67,7 @@ pub(crate) struct Seen {
     pub(crate) filters: BTreeMap<Vec<u8>, FilterInfo>,
     /// Filters that this user may not read, or that are being loaded: the server's reasons.
     pub(crate) unread: BTreeMap<Vec<u8>, String>,
-    /// Keys that the first pass has looked at.
-    pub(crate) scanned: u64,
-    /// Keys that it will look at, if the server tells.
-    pub(crate) keys: Option<u64>,
-    /// Whether it has looked at all of them.
+    /// Whether the first pass has looked at all keys.
     pub(crate) complete: bool,
     /// The primaries of the cluster; none if the node does not tell.
     pub(crate) primaries: Vec<Target>,
@@ -186,12 +181,6 @@ impl State {
         self.nodes.iter().all(|node| node.seen.complete)
     }
 
-    /// Keys that the passes have looked at, and all keys if the servers tell.
-    pub(crate) fn progress(&self) -> (u64, Option<u64>) {
-        let scanned = self.nodes.iter().map(|node| node.seen.scanned).sum();
-        (scanned, self.nodes.iter().map(|node| node.seen.keys).sum())
-    }
-
     /// Waits for news for at most that long, and takes all that have come. Returns whether there
     /// were any.
     ///
@@ -242,7 +231,7 @@ impl Watcher<'_> {
     /// Looks at some keys after the others, reads filters that are new at once, and after each
     /// period all that are known.
     fn run(&mut self) -> Result<(), Error> {
-        let mut seen = Seen { keys: self.keys()?, ..Seen::default() };
+        let mut seen = Seen::default();
         let (mut kind, mut cursor) = (0, b"0".to_vec());
         let (mut read, mut told) = (Instant::now(), Instant::now());
         loop {
@@ -253,16 +242,11 @@ impl Watcher<'_> {
                 |name: &Vec<u8>| seen.filters.contains_key(name) || seen.unread.contains_key(name);
             let new: Vec<_> = names.into_iter().filter(|name| !known(name)).collect();
             self.read(&new, &mut seen)?;
-            seen.scanned += u64::from(KEYS_A_STEP);
-            seen.scanned = seen.keys.map_or(seen.scanned, |keys| seen.scanned.min(keys));
             if cursor == b"0" {
                 kind = (kind + 1) % TYPES.len();
             }
             let ended = cursor == b"0" && kind == 0;
-            if ended && !seen.complete {
-                seen.complete = true;
-                seen.scanned = seen.keys.unwrap_or(seen.scanned);
-            }
+            seen.complete |= ended;
             let mut heard = true;
             if ended || !seen.complete && told.elapsed() >= TOLD_EVERY {
                 heard = (self.tell)(&seen);
@@ -290,16 +274,6 @@ impl Watcher<'_> {
             if !heard {
                 return Ok(());
             }
-        }
-    }
-
-    /// Keys that a pass looks at, for each type; `None` for a user without the right to DBSIZE, who
-    /// sees no share in the progress.
-    fn keys(&mut self) -> Result<Option<u64>, Error> {
-        match self.server.call(&redis::cmd("DBSIZE")) {
-            Ok(reply) => Ok(number(&reply).map(|keys| keys * TYPES.len() as u64)),
-            Err(Error::Refused { .. }) => Ok(None),
-            Err(error) => Err(error),
         }
     }
 

@@ -16,10 +16,8 @@ use crate::{
     memory::Need,
     name,
     output::{Column, Output, Style, Table},
-    progress::{Progress, Unit},
     scan::{Search, State},
     screen::{Key, Screen},
-    window::Window,
 };
 use fold::{Folded, Line};
 
@@ -28,9 +26,7 @@ const TICK: Duration = Duration::from_millis(50);
 /// Columns that the names leave to the numbers on a screen.
 const NUMBERS_WIDTH: usize = 66;
 /// Further columns of the numbers of shards.
-const SHARDS_WIDTH: usize = 32;
-/// Further columns of a window.
-const WINDOW_WIDTH: usize = 8;
+const SHARDS_WIDTH: usize = 15;
 
 /// Shows all filters of a server or a cluster; live on a terminal, where q ends it
 #[derive(clap::Args, Debug)]
@@ -95,19 +91,8 @@ impl Arguments {
 
     /// Prints all filters once.
     fn print(&self, mut state: State, output: &Output) -> Result<Exit, Error> {
-        {
-            let mut progress: Option<Progress> = None;
-            while !state.complete() {
-                state.wait(TICK)?;
-                let (scanned, keys) = state.progress();
-                if scanned > 0 {
-                    progress.get_or_insert_with(|| Progress::new(output, "scanning", keys)).at(
-                        scanned,
-                        scanned,
-                        Unit::Items,
-                    );
-                }
-            }
+        while !state.complete() {
+            state.wait(TICK)?;
         }
         let lines = lines(&state, self.sort);
         if output.json() {
@@ -204,24 +189,13 @@ fn need(lines: &[Line<'_>]) -> Need {
 /// has `width` characters, if given.
 fn table(lines: &[Line<'_>], width: Option<usize>) -> Table {
     let sharded = lines.iter().any(|line| line.shards().is_some());
-    let forgets = lines.iter().any(|line| line.info().window.is_some());
     let mut columns = vec![Column::Text("NAME")];
     if sharded {
         columns.push(Column::Number("SHARDS"));
     }
-    if forgets {
-        columns.push(Column::Number("WINDOW"));
-    }
     let numbers = ["ITEMS", "OF", "FILL", "RATE NOW", "ASKED", "MEMORY", "LAYERS"];
     columns.extend(numbers.map(Column::Number));
-    let mut room = NUMBERS_WIDTH;
-    if sharded {
-        columns.push(Column::Text("WORST SHARD"));
-        room += SHARDS_WIDTH;
-    }
-    if forgets {
-        room += WINDOW_WIDTH;
-    }
+    let room = NUMBERS_WIDTH + if sharded { SHARDS_WIDTH } else { 0 };
     let width = width.map(|width| width.saturating_sub(room).max(12));
     let mut table = Table::new(&columns);
     let rate = |rate: Option<f64>| rate.map_or_else(|| "-".to_owned(), amount::readable_rate);
@@ -237,10 +211,6 @@ fn table(lines: &[Line<'_>], width: Option<usize>) -> Table {
         if sharded {
             cells.push(line.shards().map_or_else(|| "-".to_owned(), Folded::count));
         }
-        if forgets {
-            let span = |window: Window| amount::readable_span(window.0.span);
-            cells.push(info.window.map_or_else(|| "-".to_owned(), span));
-        }
         cells.extend([
             amount::readable_items(info.items),
             amount::readable_items(info.capacity),
@@ -251,9 +221,6 @@ fn table(lines: &[Line<'_>], width: Option<usize>) -> Table {
             // More than the reservation.
             format!("{}{}", info.layer_count, if info.layer_count > 1 { "+" } else { "" }),
         ]);
-        if sharded {
-            cells.push(line.shards().map_or_else(|| "-".to_owned(), Folded::worst));
-        }
         table.row(cells, style(line));
     }
     table
@@ -286,12 +253,7 @@ fn frame(state: &State, view: &mut View, coloured: bool) -> Vec<String> {
     let count = filters(lines.len());
     let mut title = format!("redis-bloom  {servers}  {count} by {}", sort.word());
     if !state.complete() {
-        title += &match state.progress() {
-            (scanned, Some(keys)) if keys > 0 => {
-                format!("  scanning, {} %", scanned.saturating_mul(100) / keys)
-            }
-            _ => "  scanning".to_owned(),
-        };
+        title += "  scanning";
     }
     let failed = state.nodes.iter().find_map(|node| node.failed.as_ref());
     if let Some(error) = failed {
@@ -331,6 +293,7 @@ mod tests {
     use crate::{
         filter_info::{Cells, Module},
         scan::{Node, Seen},
+        window::Window,
     };
 
     fn info(bytes: u64) -> FilterInfo {

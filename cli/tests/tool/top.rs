@@ -96,7 +96,6 @@ fn the_scan_is_bounded_and_forgives_what_vanishes() {
             format!("*2\r\n$1\r\n0\r\n{}", array(&["here", "moved", "half"]))
         }
         "SCAN 0 COUNT 1000 TYPE bloomfltr" => "-ERR unknown type name 'bloomfltr'\r\n".to_owned(),
-        "DBSIZE" => ":1500\r\n".to_owned(),
         "BF.INFO gone" => "-ERR not found\r\n".to_owned(),
         "BF.INFO changed" => "-WRONGTYPE Operation against a key\r\n".to_owned(),
         "BF.INFO moved" => "-MOVED 1 10.0.0.1:6379\r\n".to_owned(),
@@ -241,7 +240,6 @@ fn q_ends_top_while_the_server_hangs() {
         }
         match command {
             "CLUSTER SLOTS" => "-ERR This instance has cluster support disabled\r\n".to_owned(),
-            "DBSIZE" => ":10\r\n".to_owned(),
             _ => "+OK\r\n".to_owned(),
         }
     });
@@ -319,7 +317,6 @@ fn redisbloom_answers(command: &str) -> String {
         ["BF.INFO", _] => array(&[&fields[..], &more].concat()),
         ["BF.INFO", ..] => "-ERR Invalid information value\r\n".to_owned(),
         ["CLUSTER", ..] => "-ERR This instance has cluster support disabled\r\n".to_owned(),
-        ["DBSIZE"] => ":8000\r\n".to_owned(),
         _ => "+OK\r\n".to_owned(),
     }
 }
@@ -393,36 +390,4 @@ fn a_dumb_terminal_gets_the_filters_once() {
     let (code, seen) = in_terminal(command.env("TERM", "dumb"), 24, 100).end();
     assert_eq!(code, 0, "{seen:?}");
     assert_eq!(seen.replace("\r\n", "\n"), run_at(&server, "top --once").done());
-}
-
-/// A scan beside many other keys shows how far it is, and takes the bar away at the end.
-#[test]
-fn a_long_scan_shows_a_bar() {
-    const STEPS: usize = 8;
-    let fake = Fake::start(|command| match command.split(' ').collect::<Vec<_>>()[..] {
-        ["SCAN", cursor, .., "MBbloom--"] => {
-            // Each step is followed by a pause of nine times its time: long enough for the bar,
-            // which is drawn every 100 ms.
-            std::thread::sleep(std::time::Duration::from_millis(20));
-            let next = (cursor.parse::<usize>().expect("a number") + 1) % STEPS;
-            let next = next.to_string();
-            format!("*2\r\n${}\r\n{next}\r\n*0\r\n", next.len())
-        }
-        ["SCAN", ..] => "*2\r\n$1\r\n0\r\n*0\r\n".to_owned(),
-        ["DBSIZE"] => format!(":{}\r\n", 1000 * STEPS),
-        ["CLUSTER", ..] => "-ERR This instance has cluster support disabled\r\n".to_owned(),
-        _ => "+OK\r\n".to_owned(),
-    });
-    let mut command = crate::run::command();
-    command.args(["-p", &fake.port.to_string(), "top", "--once"]);
-    let terminal = in_terminal(&command, 24, 100);
-    terminal.wait_for("scanning  [");
-    let (code, seen) = terminal.end();
-    assert_eq!(code, 0, "{seen:?}");
-    let (_, after) = seen.rsplit_once("scanning").expect("a bar");
-    assert!(after.contains("\x1b[2K"), "the bar is taken away: {seen:?}");
-    assert!(after.contains("NAME"), "{seen:?}");
-    // In a pipe there is no bar.
-    let piped = command.output().expect("the tool runs");
-    assert_eq!(String::from_utf8_lossy(&piped.stderr), "");
 }

@@ -220,19 +220,9 @@ fn check_info_and_top_answer_by_the_clock_of_the_server() {
     run_at(&server, "create last --items 10 --error 1% --window count").done();
     run_at(&server, "create plain --items 10 --error 1%").done();
     load(&server, "last", &old).done();
-    let text = run_at(&server, "top --once").done();
-    let words = |name: &str| {
-        let line = text.lines().find(|line| line.starts_with(name)).expect("a line");
-        line.split_whitespace().map(str::to_owned).collect::<Vec<_>>()
-    };
-    assert_eq!(words("NAME")[1], "WINDOW", "{text}");
-    assert_eq!((&*words("seen")[1], &*words("last")[1]), ("24h", "count"), "{text}");
-    assert_eq!(words("plain")[1], "-", "{text}");
     for line in checked("top", &run_at(&server, "top --json").done()) {
         assert_eq!(line["name"] == "plain", line["window"].is_null(), "{line}");
     }
-    // Without filters that forget there is no such column.
-    assert!(!run_at(&server, "top --once --match plain").done().contains("WINDOW"));
     let text = run_at(&server, "info last").done();
     assert!(text.contains("the last items in 4 generations"), "{text}");
 }

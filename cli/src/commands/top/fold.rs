@@ -9,7 +9,6 @@ use std::collections::BTreeMap;
 use serde::Serialize;
 
 use crate::{
-    amount,
     filter_info::FilterInfo,
     memory::{self, Need},
     name::{self, Named},
@@ -152,14 +151,7 @@ impl Folded {
         }
     }
 
-    /// The highest rate of false positives, and the shard that has it: `0.076 % (#17)`.
-    pub(super) fn worst(&self) -> String {
-        self.summary.worst_rate.map_or_else(
-            || "-".to_owned(),
-            |worst| format!("{} (#{})", amount::readable_rate(worst.value), worst.shard),
-        )
-    }
-
+    /// The highest rate of false positives of a shard.
     pub(super) fn worst_rate(&self) -> Option<f64> {
         self.summary.worst_rate.map(|worst| worst.value)
     }
