@@ -18,14 +18,13 @@ const MOMENT: Duration = Duration::from_millis(100);
 /// How long to wait for commands in flight after Ctrl-C.
 const GRACE: Duration = Duration::from_secs(1);
 
-enum Kind {
-    Tcp(TcpStream),
-    Tls(Box<StreamOwned<ClientConnection, TcpStream>>),
-    Unix(UnixStream),
-}
+/// TCP, TCP with TLS, or a Unix socket.
+trait Transport: Read + Write + Send {}
+
+impl<T: Read + Write + Send> Transport for T {}
 
 pub(super) struct Stream {
-    kind: Kind,
+    transport: Box<dyn Transport>,
     /// How long bytes are waited for.
     pub(super) timeout: Duration,
 }
@@ -33,36 +32,36 @@ pub(super) struct Stream {
 impl Stream {
     /// Connects, and completes the TLS handshake.
     pub(super) fn open(target: &Target) -> io::Result<Self> {
-        let kind = match &target.address {
+        let transport: Box<dyn Transport> = match &target.address {
             Address::Unix(path) => {
                 let stream = UnixStream::connect(path)?;
                 stream.set_read_timeout(Some(MOMENT))?;
                 stream.set_write_timeout(Some(MOMENT))?;
-                Kind::Unix(stream)
+                Box::new(stream)
             }
             Address::Tcp { host, port } => {
                 let stream = tcp(host, *port, target)?;
                 let socket = stream.try_clone()?;
-                let kind = match &target.tls {
-                    None => Kind::Tcp(stream),
-                    Some(tls) => encrypted(stream, host, tls)?,
+                let transport: Box<dyn Transport> = match &target.tls {
+                    None => Box::new(stream),
+                    Some(tls) => Box::new(encrypted(stream, host, tls)?),
                 };
                 socket.set_read_timeout(Some(MOMENT))?;
                 socket.set_write_timeout(Some(MOMENT))?;
-                kind
+                transport
             }
         };
-        Ok(Self { kind, timeout: target.timeout })
+        Ok(Self { transport, timeout: target.timeout })
     }
 
     /// Reads or writes, until it is done or late.
     fn patiently(
         &mut self,
-        mut transfer: impl FnMut(&mut Kind) -> io::Result<usize>,
+        mut transfer: impl FnMut(&mut dyn Transport) -> io::Result<usize>,
     ) -> io::Result<usize> {
         let (started, mut asked) = (Instant::now(), None);
         loop {
-            let error = match transfer(&mut self.kind) {
+            let error = match transfer(&mut *self.transport) {
                 Err(error) => error,
                 done => return done,
             };
@@ -97,7 +96,11 @@ fn tcp(host: &str, port: u16, target: &Target) -> io::Result<TcpStream> {
     Err(last)
 }
 
-fn encrypted(mut stream: TcpStream, host: &str, tls: &Tls) -> io::Result<Kind> {
+fn encrypted(
+    mut stream: TcpStream,
+    host: &str,
+    tls: &Tls,
+) -> io::Result<StreamOwned<ClientConnection, TcpStream>> {
     let name = tls.name.as_deref().unwrap_or(host).to_owned();
     let name = ServerName::try_from(name)
         .map_err(|error| io::Error::new(io::ErrorKind::InvalidInput, error))?;
@@ -106,33 +109,21 @@ fn encrypted(mut stream: TcpStream, host: &str, tls: &Tls) -> io::Result<Kind> {
     while session.is_handshaking() {
         session.complete_io(&mut stream)?;
     }
-    Ok(Kind::Tls(Box::new(StreamOwned::new(session, stream))))
+    Ok(StreamOwned::new(session, stream))
 }
 
 impl Read for Stream {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        self.patiently(|kind| match kind {
-            Kind::Tcp(stream) => stream.read(buffer),
-            Kind::Tls(stream) => stream.read(buffer),
-            Kind::Unix(stream) => stream.read(buffer),
-        })
+        self.patiently(|transport| transport.read(buffer))
     }
 }
 
 impl Write for Stream {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.patiently(|kind| match kind {
-            Kind::Tcp(stream) => stream.write(bytes),
-            Kind::Tls(stream) => stream.write(bytes),
-            Kind::Unix(stream) => stream.write(bytes),
-        })
+        self.patiently(|transport| transport.write(bytes))
     }
 
     fn flush(&mut self) -> io::Result<()> {
-        match &mut self.kind {
-            Kind::Tcp(stream) => stream.flush(),
-            Kind::Tls(stream) => stream.flush(),
-            Kind::Unix(stream) => stream.flush(),
-        }
+        self.transport.flush()
     }
 }
