@@ -21,7 +21,7 @@ use redis::Value;
 use crate::{
     at_once::{Servers, on_all},
     error::Error,
-    name,
+    interrupt, name,
     replication::LastWrite,
     retry::{RETRY_FOR, retry},
     sharded,
@@ -59,6 +59,7 @@ pub(crate) fn update<T>(
     let mut sent = false;
     retry(RETRY_FOR, |_| {
         loop {
+            interrupt::check("")?;
             if let Some(done) = attempt(servers, name, &mut change, &mut sent)? {
                 return Ok(done);
             }
