@@ -1,18 +1,14 @@
 //! `redis-bloom load NAME [FILE...|-]`: adds the items of files, or of standard input, to a filter.
 //!
 //! ```text
-//!   items::Batches ──batch──▶ Pace ──▶ Delivery or Fleet ──▶ server, or all shards at once
-//!                                        └─confirmed─▶ Journal
+//!   Input ──batch──▶ Pace ──▶ Fleet ──▶ server, or all shards at once
+//!                               └─confirmed─▶ Journal
 //! ```
-
-mod input;
 
 use std::{
     ffi::OsString,
-    io,
     path::{Path, PathBuf},
     sync::Arc,
-    thread,
     time::{Duration, Instant},
 };
 
@@ -24,19 +20,16 @@ use crate::{
     error::{Error, Exit},
     interrupt, items,
     loading::{
-        self, Delivery, Failure, Fleet, Goal, Items, Ledger, Route, Seen, Sink, Stop, Totals,
-        Verdict,
+        self, Failure, Fleet, Goal, Input, Items, Ledger, Regular, Route, Seen, Stop, Totals,
+        Verdict, begin_again, concluded,
         journal::{Journal, Position},
+        read_all, resumed,
     },
     name,
     output::Output,
-    progress::{Progress, Unit},
     sharded::{self, Filter},
 };
-use input::{Input, Regular};
 
-/// The longest sleep without a look for Ctrl-C.
-const MOMENT: Duration = Duration::from_millis(100);
 /// How many times a load begins again because a server restarted.
 const AGAIN: u32 = 5;
 
@@ -93,16 +86,16 @@ impl Arguments {
         let started = Instant::now();
         let (mut again, mut resent) = (0, 0);
         loop {
-            let (mut sink, ledger) = self.open(&target, &mut inputs, output)?;
-            let loaded = self.load(&inputs, &mut sink, &ledger, output);
-            let loaded = sink.concluded(loaded);
-            let mut totals = sink.totals();
+            let (mut fleet, ledger) = self.open(&target, &mut inputs, output)?;
+            let read = read_all(&mut fleet, &inputs, &self.items, self.rate, output);
+            let loaded = concluded(&mut fleet, read);
+            let mut totals = fleet.totals();
             totals.resent += resent;
             let restarted = matches!(&loaded, Err(Failure { stop: Stop::Restarted, .. }));
             let files = inputs.iter().all(|input| input.regular.is_some());
             let may = files && again < AGAIN && !interrupt::requested();
             if !restarted || !may {
-                if sink.counting() && (self.resume || totals.resent > 0) {
+                if fleet.counting() && (self.resume || totals.resent > 0) {
                     output
                         .remark("It is a COUNTING filter: items that were sent again count twice");
                 }
@@ -117,7 +110,7 @@ impl Arguments {
             for journal in ledger.journals().into_iter().flatten() {
                 journal.close()?;
             }
-            input::begin_again(&mut inputs);
+            begin_again(&mut inputs);
         }
     }
 
@@ -127,38 +120,32 @@ impl Arguments {
         target: &Target,
         inputs: &mut [Input],
         output: &Output,
-    ) -> Result<(Sink, Arc<Ledger>), Error> {
+    ) -> Result<(Fleet, Arc<Ledger>), Error> {
         let mut server = target.connect_for(self.key())?;
         // A server that loads its data is waited for.
         let find = |server: &mut Connection, _| sharded::find(server, self.key());
         let filter = server.follow(self.key(), self.confirmed.retry_for, find)?;
         let targets = Targets::of(target.clone(), &mut server)?;
-        let loaded = input::resumed(inputs).next().is_some();
-        let route = Route { place: Some(0), loaded, ..Route::new(self.key(), targets, output) };
+        let loaded = resumed(inputs).next().is_some();
+        let route = Route { loaded, ..Route::new(self.key(), targets, output) };
         let ledger = Arc::clone(&route.ledger);
         let mut settings = self.confirmed;
-        let (sink, generation, found) = match filter {
-            Filter::Sharded(descriptor) => {
-                let fleet = Fleet::start(Goal::Filter(descriptor), settings, route);
-                let fleet = fleet.map_err(|failure| self.early(failure))?;
-                let (generation, found) = (fleet.generations().first().copied(), fleet.found());
-                (Sink::Shards(Box::new(fleet)), generation, found)
-            }
+        let goal = match filter {
+            Filter::Sharded(descriptor) => Goal::Filter(descriptor),
             Filter::Key => {
                 settings.acks = settings.acks.or(Some(0));
-                let (delivery, found) =
-                    Delivery::open(settings, route, server).map_err(|stop| self.early(stop))?;
-                ledger.begin(Vec::new(), vec![delivery.mark().cloned()]);
-                (Sink::Key(Box::new(delivery)), None, vec![Some(found)])
+                Goal::Key
             }
         };
-        self.resume(inputs, &ledger, (generation, &found), output);
+        let fleet = Fleet::start(goal, settings, route).map_err(|failure| self.early(failure))?;
+        let generation = fleet.generations().first().copied();
+        self.resume(inputs, &ledger, (generation, &fleet.found()), output);
         let mut journals = Vec::new();
         for input in &*inputs {
             journals.push(input.journal(&ledger, self.journal_every, output)?);
         }
         ledger.keep(journals);
-        Ok((sink, ledger))
+        Ok((fleet, ledger))
     }
 
     fn key(&self) -> &[u8] {
@@ -259,14 +246,14 @@ impl Arguments {
                     _ => false,
                 })
         };
-        if !input::resumed(inputs).all(has_all) {
+        if !resumed(inputs).all(has_all) {
             output.remark(format_args!(
                 "nothing proves that {} has all items of the earlier load: from the beginning",
                 self.shown()
             ));
-            return input::begin_again(inputs);
+            return begin_again(inputs);
         }
-        for file in input::resumed(inputs) {
+        for file in resumed(inputs) {
             // The next generation may lack what is loaded.
             ledger.follow(&file.start.generations);
             output.remark(format_args!(
@@ -276,63 +263,6 @@ impl Arguments {
                 amount::grouped(file.start.items)
             ));
         }
-    }
-
-    /// Reads the files, and delivers their items.
-    fn load(
-        &self,
-        inputs: &[Input],
-        sink: &mut Sink,
-        ledger: &Ledger,
-        output: &Output,
-    ) -> Result<(), Failure> {
-        let mut pace = Pace { rate: self.rate, started: Instant::now(), due: 0.0 };
-        let size = sink.batch_size(self.items.batch);
-        for (number, input) in inputs.iter().enumerate() {
-            let (length, begin) = input.extent();
-            let mut progress = Progress::new(output, &input.name, length).from(begin);
-            let batches = input.batches(&self.items)?;
-            let mut batches = batches.at_most(pace.most()).of_size(size);
-            let mut items = 0;
-            loop {
-                if interrupt::requested() {
-                    sink.finish()?;
-                    return Err(Stop::Interrupted.into());
-                }
-                let batch = match batches.next_batch() {
-                    Ok(Some(batch)) => batch,
-                    Ok(None) => break,
-                    Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                        sink.idle()?;
-                        continue;
-                    }
-                    Err(error) => {
-                        sink.finish()?;
-                        return Err(Error::file(&input.name)(error).into());
-                    }
-                };
-                while let Some(early) = pace.early() {
-                    sink.idle()?;
-                    if interrupt::requested() {
-                        return Err(Stop::Interrupted.into());
-                    }
-                    thread::sleep(early.min(MOMENT));
-                }
-                pace.sent(batch.count);
-                items += batch.count;
-                let end = batch.end;
-                sink.offer(ledger, number, batch)?;
-                progress.at(end, items, Unit::Items);
-            }
-            if !input.is_unchanged() {
-                sink.finish()?;
-                return Err(Failure::from(Error::incomplete(
-                    format!("{} changed while it was read", input.name),
-                    "Load it again from the beginning when nobody writes it.",
-                )));
-            }
-        }
-        sink.finish()
     }
 
     /// The name, for messages.
@@ -367,50 +297,5 @@ impl Summary {
         let items = amount::counted(self.items, "item");
         let rate = amount::readable_items(self.items_per_second as u64);
         format!("{items}: {new} new, {known} known; {:.2} s, {rate}/s", self.seconds)
-    }
-}
-
-/// Keeps to a number of items a second.
-struct Pace {
-    rate: Option<u64>,
-    started: Instant,
-    /// When the next batch is due, in seconds.
-    due: f64,
-}
-
-impl Pace {
-    /// Notes that items are sent.
-    fn sent(&mut self, items: u64) {
-        self.due += self.rate.map_or(0.0, |rate| items as f64 / rate as f64);
-    }
-
-    /// The largest number of items in a batch: a twentieth of a second.
-    fn most(&self) -> usize {
-        self.rate.map_or(usize::MAX, |rate| usize::try_from(rate / 20).unwrap_or(usize::MAX).max(1))
-    }
-
-    /// How long to wait with the next batch; `None` if it is due. A pause of the input or of the
-    /// server saves up a twentieth of a second at most.
-    fn early(&mut self) -> Option<Duration> {
-        self.rate?;
-        let elapsed = self.started.elapsed().as_secs_f64();
-        self.due = self.due.max(elapsed - 0.05);
-        let early = self.due - elapsed;
-        (early > 0.0).then(|| Duration::from_secs_f64(early.min(1.0)))
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_pause_saves_up_a_twentieth_of_a_second() {
-        // An hour without items, then a second's worth of them: most of it must be waited for.
-        let Some(started) = Instant::now().checked_sub(Duration::from_secs(3600)) else { return };
-        let mut pace = Pace { rate: Some(1_000_000), started, due: 0.0 };
-        assert_eq!(pace.early(), None);
-        pace.sent(3_600_000_000);
-        assert!(pace.early().is_some());
     }
 }

@@ -1,21 +1,29 @@
-//! Files into new shards: what `rebuild` loads. No journal is kept.
+//! Reads files, and brings their items into filters.
 
-use std::{io, path::PathBuf};
+use std::{
+    io,
+    path::PathBuf,
+    thread,
+    time::{Duration, Instant},
+};
 
 use super::{
     failure::{Failure, Items, Stop},
     fleet::Fleet,
     goal::Goal,
+    input::Input,
     route::{Options, Route, Totals},
 };
 use crate::{
     connection::{Target, Targets},
     error::Error,
-    interrupt,
-    items::{self, Batches, Source},
+    interrupt, items,
     output::Output,
     progress::{Progress, Unit},
 };
+
+/// The longest sleep without a look for Ctrl-C.
+const MOMENT: Duration = Duration::from_millis(100);
 
 /// Files with items, how to read them, and when their items count as loaded.
 pub(crate) struct Files<'f> {
@@ -48,42 +56,124 @@ pub(crate) fn load_files(
     };
     let mut server = target.connect()?;
     let route = Route::new(&[], Targets::of(target, &mut server)?, output);
+    let inputs = files.paths.iter().map(|path| Input::open(path, String::new()));
+    let inputs = inputs.collect::<Result<Vec<_>, _>>()?;
     let started = Fleet::start(goal, settings, route);
     let mut fleet = started.map_err(|failure| explained(failure, Totals::default()))?;
-    let read = read_all(&mut fleet, files, output);
-    let ended = fleet.finish();
-    // A thread that ended early is why the reader stopped.
-    let ended = ended.and(read).map_err(|failure| fleet.concluded(failure));
+    let read = read_all(&mut fleet, &inputs, files.items, None, output);
+    let ended = concluded(&mut fleet, read);
     let totals = fleet.totals();
     ended.map(|()| totals).map_err(|failure| explained(failure, totals))
 }
 
-fn read_all(fleet: &mut Fleet, files: &Files<'_>, output: &Output) -> Result<(), Failure> {
-    for (number, path) in files.paths.iter().enumerate() {
-        let source = Source::named(path);
-        let (input, length) = match &source {
-            Source::File(path) if path.is_file() => source.open()?,
-            _ => (source.live(), None),
-        };
-        let mut progress = Progress::new(output, &source.name(), length);
-        let size = fleet.batch_size(files.items.batch);
-        let mut batches = Batches::new(input, files.items).of_size(size);
+/// Reads files, at most `rate` items a second, and delivers their items.
+pub(crate) fn read_all(
+    fleet: &mut Fleet,
+    inputs: &[Input],
+    options: &items::Options,
+    rate: Option<u64>,
+    output: &Output,
+) -> Result<(), Failure> {
+    let mut pace = Pace { rate, started: Instant::now(), due: 0.0 };
+    let size = fleet.batch_size(options.batch);
+    for (number, input) in inputs.iter().enumerate() {
+        let (length, begin) = input.extent();
+        let mut progress = Progress::new(output, &input.name, length).from(begin);
+        let batches = input.batches(options)?;
+        let mut batches = batches.at_most(pace.most()).of_size(size);
         let mut items = 0;
         loop {
             if interrupt::requested() {
+                fleet.finish()?;
                 return Err(Stop::Interrupted.into());
             }
             let batch = match batches.next_batch() {
                 Ok(Some(batch)) => batch,
                 Ok(None) => break,
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => continue,
-                Err(error) => return Err(Error::file(source.name())(error).into()),
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    fleet.follow()?;
+                    continue;
+                }
+                Err(error) => {
+                    fleet.finish()?;
+                    return Err(Error::file(&input.name)(error).into());
+                }
             };
+            while let Some(early) = pace.early() {
+                fleet.follow()?;
+                if interrupt::requested() {
+                    return Err(Stop::Interrupted.into());
+                }
+                thread::sleep(early.min(MOMENT));
+            }
+            pace.sent(batch.count);
             items += batch.count;
             let end = batch.end;
             fleet.offer(number, batch)?;
             progress.at(end, items, Unit::Items);
         }
+        if !input.is_unchanged() {
+            fleet.finish()?;
+            return Err(Failure::from(Error::incomplete(
+                format!("{} changed while it was read", input.name),
+                "Load it again from the beginning when nobody writes it.",
+            )));
+        }
     }
-    Ok(())
+    fleet.finish()
+}
+
+/// Ends a load, however its files were read, and sees whether the filter has what was confirmed.
+pub(crate) fn concluded(fleet: &mut Fleet, read: Result<(), Failure>) -> Result<(), Failure> {
+    // The other threads confirm what they have; one that lost items matters most.
+    let ended = match (read, fleet.finish()) {
+        (Err(_), Err(ended)) if ended.is_loss() => Err(ended),
+        (read, ended) => read.and(ended),
+    };
+    ended.map_err(|failure| fleet.concluded(failure))
+}
+
+/// Keeps to a number of items a second.
+struct Pace {
+    rate: Option<u64>,
+    started: Instant,
+    /// When the next batch is due, in seconds.
+    due: f64,
+}
+
+impl Pace {
+    /// Notes that items are sent.
+    fn sent(&mut self, items: u64) {
+        self.due += self.rate.map_or(0.0, |rate| items as f64 / rate as f64);
+    }
+
+    /// The largest number of items in a batch: a twentieth of a second.
+    fn most(&self) -> usize {
+        self.rate.map_or(usize::MAX, |rate| usize::try_from(rate / 20).unwrap_or(usize::MAX).max(1))
+    }
+
+    /// How long to wait with the next batch; `None` if it is due. A pause of the input or of the
+    /// server saves up a twentieth of a second at most.
+    fn early(&mut self) -> Option<Duration> {
+        self.rate?;
+        let elapsed = self.started.elapsed().as_secs_f64();
+        self.due = self.due.max(elapsed - 0.05);
+        let early = self.due - elapsed;
+        (early > 0.0).then(|| Duration::from_secs_f64(early.min(1.0)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_pause_saves_up_a_twentieth_of_a_second() {
+        // An hour without items, then a second's worth of them: most of it must be waited for.
+        let Some(started) = Instant::now().checked_sub(Duration::from_secs(3600)) else { return };
+        let mut pace = Pace { rate: Some(1_000_000), started, due: 0.0 };
+        assert_eq!(pace.early(), None);
+        pace.sent(3_600_000_000);
+        assert!(pace.early().is_some());
+    }
 }

@@ -1,4 +1,5 @@
-//! Deliveries to all shards at once: a thread and a connection for each shard.
+//! Deliveries to all shards at once: a thread and a connection for each shard. A filter in one key
+//! has one.
 //!
 //! ```text
 //!   offer(batch) ──split by the rule──▶ piece ──▶ thread of shard 0: Delivery ──▶ its node
@@ -71,12 +72,6 @@ struct Member {
     place: Option<usize>,
 }
 
-impl Member {
-    fn failed(self, stop: impl Into<Stop>) -> Ending {
-        (self.generation, Failure { stop: stop.into(), shard: Some((self.shard, self.shards)) })
-    }
-}
-
 /// Why the threads of a generation ended early.
 type Ending = (u64, Failure);
 
@@ -93,6 +88,8 @@ pub(crate) struct Fleet {
     failed: Arc<AtomicBool>,
     /// The largest number of bytes in a command.
     most: u64,
+    /// Whether a filter counts additions.
+    counting: bool,
     /// When the descriptor was read.
     read: Instant,
     /// The generation whose shards become tombstones, at the end of a rebuild.
@@ -116,6 +113,7 @@ impl Fleet {
             lanes: Vec::new(),
             failed: Arc::default(),
             most: u64::MAX,
+            counting: false,
             read: Instant::now(),
             ending: None,
             marks: HashMap::new(),
@@ -182,6 +180,7 @@ impl Fleet {
             match ready.and_then(|ready| self.not_fewer(&key, ready)) {
                 Ok(ready) => {
                     alone += usize::from(ready.acks == 0);
+                    self.counting |= ready.counting;
                     self.most = self.most.min(ready.most);
                     let mark = Some(Mark::of(&ready.seen));
                     self.route.ledger.confirm(&[], member.place, mark);
@@ -189,7 +188,7 @@ impl Fleet {
                         *found = Some(ready.seen);
                     }
                 }
-                Err(stop) => result = result.and_then(|()| Err(member.failed(stop))),
+                Err(stop) => result = result.and_then(|()| Err(self.ending(member, stop))),
             }
         }
         if result.is_err() {
@@ -205,7 +204,10 @@ impl Fleet {
         key: Vec<u8>,
         sender: Sender<(Member, Vec<u8>, Result<Ready, Stop>)>,
     ) -> Result<Worker, Ending> {
-        let shard = sharded::shard_at(member.shard, member.shards);
+        let shard = match self.goal.has_shards() {
+            true => sharded::shard_at(member.shard, member.shards),
+            false => None,
+        };
         let route = Route { key: key.clone(), place: member.place, shard, ..self.route.clone() };
         let (settings, failed) = (self.settings, Arc::clone(&self.failed));
         let (pieces, received) = channel();
@@ -217,11 +219,21 @@ impl Fleet {
         let run = move || work(settings, route, received, &failed, ready);
         match thread::Builder::new().spawn(run) {
             Ok(thread) => Ok(Worker { key, pieces, thread }),
-            Err(error) => Err(member.failed(Error::usage(
-                format!("a thread for shard {} of {}: {error}", member.shard, member.shards),
-                "Each shard takes a thread: raise the limit (ulimit -u).",
-            ))),
+            Err(error) => {
+                let what = format!("a thread for shard {} of {}", member.shard, member.shards);
+                let hint = "Each shard takes a thread: raise the limit (ulimit -u).";
+                Err(self.ending(member, Error::usage(format!("{what}: {error}"), hint).into()))
+            }
         }
+    }
+
+    /// The end of a thread that never began.
+    fn ending(&self, member: Member, stop: Stop) -> Ending {
+        (member.generation, self.failure(stop, member.shard, member.shards))
+    }
+
+    fn failure(&self, stop: Stop, shard: usize, shards: usize) -> Failure {
+        Failure { stop, shard: self.goal.has_shards().then_some((shard, shards)) }
     }
 
     /// A shard has at least what it had when an earlier thread left it.
@@ -233,6 +245,11 @@ impl Fleet {
         }
     }
 
+    /// Whether a filter counts additions.
+    pub(crate) fn counting(&self) -> bool {
+        self.counting
+    }
+
     /// What was seen of the shards of the generation that answers when this began.
     pub(crate) fn found(&self) -> Vec<Option<Seen>> {
         self.found.clone()
@@ -240,8 +257,12 @@ impl Fleet {
 
     /// The bytes of a batch, if one command is to have so many.
     pub(crate) fn batch_size(&self, command: u64) -> usize {
-        let shards = self.lanes.iter().map(|lane| lane.workers.len()).max().unwrap_or(1);
-        usize::try_from(batch_bytes(command.min(self.most), shards)).unwrap_or(usize::MAX)
+        let (command, lanes) = (command.min(self.most), self.lanes.iter());
+        let bytes = match self.goal.has_shards() {
+            false => command,
+            true => batch_bytes(command, lanes.map(|lane| lane.workers.len()).max().unwrap_or(1)),
+        };
+        usize::try_from(bytes).unwrap_or(usize::MAX)
     }
 
     /// Takes a batch of a file. Returns when few enough are under way.
@@ -252,6 +273,12 @@ impl Fleet {
         }
         if self.failed.load(Ordering::Relaxed) {
             self.join_and_follow()?;
+        }
+        if !self.goal.has_shards() {
+            let number = self.route.ledger.open(file, &batch, NonZeroUsize::MIN, batch.blob.len());
+            let worker = self.lanes.first().and_then(|lane| lane.workers.first());
+            send(number, worker.map(|worker| (&worker.pieces, batch)));
+            return Ok(());
         }
         let pieces = self.pieces(&batch, |_| true);
         let bytes = pieces.iter().map(|(_, piece)| piece.blob.len()).sum();
@@ -316,7 +343,8 @@ impl Fleet {
             if self.join_and_follow()? {
                 continue;
             }
-            if !self.look_again()? {
+            // The thread of a filter in one key has looked at its end.
+            if self.goal.has_shards() && !self.look_again()? {
                 let why = "a shard did not answer at the end".to_owned();
                 return Err(match interrupt::requested() {
                     true => Stop::Interrupted.into(),
@@ -330,6 +358,9 @@ impl Fleet {
 
     /// Sees, after a load that ended early, whether the shards have what was confirmed.
     pub(crate) fn concluded(&mut self, failure: Failure) -> Failure {
+        if !self.goal.has_shards() {
+            return failure;
+        }
         self.totals.unknown = true;
         if !matches!(failure.stop, Stop::Refused(_) | Stop::Interrupted) {
             return failure;
@@ -465,7 +496,9 @@ impl Fleet {
             for (shard, (key, thread)) in threads.into_iter().enumerate() {
                 let ended = thread.join().unwrap_or_else(|it| std::panic::resume_unwind(it));
                 if number == 0 {
+                    self.totals.items += ended.totals.items;
                     self.totals.new += ended.totals.new;
+                    self.totals.unknown = ended.totals.unknown;
                 }
                 if let Some(mark) = ended.mark {
                     self.marks.insert(key, mark);
@@ -473,19 +506,19 @@ impl Fleet {
                 let pieces = ended.pieces.into_iter().chain(ended.later.try_iter());
                 leftovers.extend(pieces.map(|piece| (generation, piece)));
                 if let Err(stop) = ended.result {
-                    let failure = Failure { stop, shard: Some((shard, shards)) };
-                    endings.push((generation, failure));
+                    endings.push((generation, self.failure(stop, shard, shards)));
                 }
             }
         }
         (endings, leftovers)
     }
 
-    /// What was counted by threads that have ended. Items count when all generations have them, and
-    /// all items before them.
+    /// What was counted by threads that have ended. Items of a sharded filter count when all
+    /// generations have them, and all items before them.
     pub(crate) fn totals(&self) -> Totals {
         let ledger = &self.route.ledger;
-        Totals { items: ledger.before(), resent: ledger.resent(), ..self.totals }
+        let items = if self.goal.has_shards() { ledger.before() } else { self.totals.items };
+        Totals { items, resent: ledger.resent(), ..self.totals }
     }
 
     /// The generations that take the items.
@@ -521,7 +554,7 @@ impl Drop for Fleet {
 }
 
 /// Sends the pieces of a batch. A thread that has ended gives them back when it is joined.
-fn send(number: u64, pieces: Vec<(&Sender<Piece>, Batch)>) {
+fn send<'s>(number: u64, pieces: impl IntoIterator<Item = (&'s Sender<Piece>, Batch)>) {
     for (thread, batch) in pieces {
         let _ = thread.send(Piece { number, batch });
     }

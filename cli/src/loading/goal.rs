@@ -1,4 +1,4 @@
-//! Where the items of a load over shards go.
+//! Where the items of a load go.
 
 use crate::{
     error::Error,
@@ -19,6 +19,8 @@ pub(crate) fn batch_bytes(command: u64, shards: usize) -> u64 {
 /// Where items go.
 #[derive(Clone, Debug)]
 pub(crate) enum Goal {
+    /// A filter in one key.
+    Key,
     /// A sharded filter: the generation that answers and the next one, as its descriptor says,
     /// which is read again and again.
     Filter(Descriptor),
@@ -28,12 +30,18 @@ pub(crate) enum Goal {
 
 /// The shards that take items by one rule.
 pub(super) struct Plan {
+    /// 0 for a filter in one key.
     pub(super) generation: u64,
     /// The keys of the shards.
     pub(super) keys: Vec<Vec<u8>>,
 }
 
 impl Goal {
+    /// Whether the keys are shards, each of which takes its own items.
+    pub(super) fn has_shards(&self) -> bool {
+        !matches!(self, Self::Key)
+    }
+
     /// What is sent where, for the filter `name`; nothing to a generation that is `ending`.
     ///
     /// # Errors
@@ -44,6 +52,7 @@ impl Goal {
             keys: generation.keys.clone(),
         };
         Ok(match self {
+            Self::Key => vec![Plan { generation: 0, keys: vec![name.to_vec()] }],
             Self::Filter(filter) => sharded::filled(name, filter)?
                 .into_iter()
                 .filter(|generation| Some(generation.number) != ending)

@@ -38,6 +38,8 @@ pub(super) struct Ready {
     /// The largest number of bytes in a command.
     pub(super) most: u64,
     pub(super) acks: u64,
+    /// Whether the filter counts additions.
+    pub(super) counting: bool,
 }
 
 /// Tells the reader of a thread that panics: it would wait for ever.
@@ -62,7 +64,8 @@ pub(super) fn work(
     let _alarm = Alarm(failed);
     let mut delivery = match opened(settings, route) {
         Ok((delivery, seen)) => {
-            ready(Ok(Ready { seen, most: delivery.batch_size(u64::MAX), acks: delivery.acks() }));
+            let (most, acks) = (delivery.batch_size(u64::MAX), delivery.acks());
+            ready(Ok(Ready { seen, most, acks, counting: delivery.counting() }));
             delivery
         }
         Err(stop) => {

@@ -1,5 +1,4 @@
 //! Filters that forget: every subcommand with a window, on servers whose clock the test sets.
-//! Shards of such filters: `sharded_windows.rs`.
 
 use std::{
     fs,
@@ -92,13 +91,6 @@ fn plan_shows_windows() {
     let filters = line["filters"].as_array().expect("filters");
     let counts: Vec<_> = filters.iter().map(|filter| &filter["window"]["generations"]).collect();
     assert_eq!(counts, [3, 3, 2], "{line}");
-    // Shards.
-    let words = "plan --items 10G --error 0.1% --nodes 6 --json";
-    let plain = checked("plan-shards", &run(words).done()).remove(0);
-    let line = checked("plan-shards", &run(&format!("{words} --window 7d")).done()).remove(0);
-    assert_eq!(line["window"]["milliseconds"], 7 * 24 * HOUR);
-    let bytes = |line: &serde_json::Value| line["choices"][0]["bytes"].as_u64();
-    assert!(bytes(&line) > bytes(&plain), "{line}");
     for wrong in [
         "--window 3ms",
         "--window 4000d",
@@ -533,8 +525,10 @@ enum After {
 /// Only `--acks` proves that another process has the items.
 #[test]
 fn what_proves_that_the_items_of_a_window_are_there() {
+    /// The batch of 16 items after which another process may answer.
+    const LAST: usize = 26;
     let dir = tempfile::tempdir().unwrap();
-    let items: Vec<_> = (0..96).map(|number| format!("item-{number:010}")).collect();
+    let items: Vec<_> = (0..480).map(|number| format!("item-{number:010}")).collect();
     let path = file(dir.path(), "items", &items);
     let expected = [
         (After::Same, "", false),
@@ -551,13 +545,13 @@ fn what_proves_that_the_items_of_a_window_are_there() {
         let (port, batches) = (other.port, AtomicUsize::new(0));
         let fake = Fake::start(move |command| {
             let add = command.starts_with("BF.BULKADD ") && command.contains("item-");
-            if add && batches.fetch_add(1, Ordering::SeqCst) == 2 {
+            if add && batches.fetch_add(1, Ordering::SeqCst) == LAST {
                 return match after {
                     After::Failover | After::Move => format!("-MOVED 1 127.0.0.1:{port}\r\n"),
                     _ => "-UNBLOCKED\r\n".to_owned(),
                 };
             }
-            let over = batches.load(Ordering::SeqCst) > 2;
+            let over = batches.load(Ordering::SeqCst) > LAST;
             match command {
                 "INFO replication" if over && after == After::Failover => {
                     "$12\r\nrole:slave\r\n\r\n".to_owned()
@@ -569,8 +563,8 @@ fn what_proves_that_the_items_of_a_window_are_there() {
         });
         let mut load = command();
         load.args(["-p", &fake.port.to_string(), "load", "seen", "--batch", "256b"]);
-        // A pace at which each batch is confirmed before the next one.
-        load.args(["--rate", "1000"]).args(options.split_whitespace()).arg(&path);
+        // Replicas are asked once a second, before the last batches come.
+        load.args(["--rate", "320"]).args(options.split_whitespace()).arg(&path);
         let ran: Ran = load.output().expect("the tool runs").into();
         assert_eq!(ran.code, 0, "{after:?} {options}: {ran:?}");
         (after, options, ran.stderr.contains(AGAIN))

@@ -7,41 +7,41 @@ use std::{
     time::Duration,
 };
 
+use super::{
+    journal::{self, Identity, Journal, Position},
+    ledger::Ledger,
+};
 use crate::{
     error::Error,
     items::{self, Batches, Source},
-    loading::{
-        Ledger,
-        journal::{self, Identity, Journal, Position},
-    },
     name,
     output::Output,
 };
 
 /// A file of the command line.
-pub(super) struct Input {
+pub(crate) struct Input {
     /// For messages.
-    pub(super) name: String,
+    pub(crate) name: String,
     source: Source,
     /// `None` for standard input, pipes and devices.
-    pub(super) regular: Option<Regular>,
+    pub(crate) regular: Option<Regular>,
 }
 
-pub(super) struct Regular {
-    pub(super) file: File,
-    pub(super) path: PathBuf,
-    pub(super) identity: Identity,
-    pub(super) start: Position,
+pub(crate) struct Regular {
+    pub(crate) file: File,
+    pub(crate) path: PathBuf,
+    pub(crate) identity: Identity,
+    pub(crate) start: Position,
 }
 
 /// The files that an earlier load began.
-pub(super) fn resumed(inputs: &[Input]) -> impl Iterator<Item = &Regular> {
+pub(crate) fn resumed(inputs: &[Input]) -> impl Iterator<Item = &Regular> {
     let files = inputs.iter().flat_map(|input| &input.regular);
     files.filter(|file| file.start.offset > 0)
 }
 
 /// Begins at the start of all files.
-pub(super) fn begin_again(inputs: &mut [Input]) {
+pub(crate) fn begin_again(inputs: &mut [Input]) {
     for file in inputs.iter_mut().flat_map(|input| &mut input.regular) {
         file.start = Position::default();
     }
@@ -49,7 +49,7 @@ pub(super) fn begin_again(inputs: &mut [Input]) {
 
 impl Input {
     /// Opens a file. `load` says how it is loaded.
-    pub(super) fn open(path: &Path, load: String) -> Result<Self, Error> {
+    pub(crate) fn open(path: &Path, load: String) -> Result<Self, Error> {
         let source = Source::named(path);
         let mut input = Self { name: source.name(), source, regular: None };
         let Source::File(path) = &input.source else { return Ok(input) };
@@ -68,7 +68,7 @@ impl Input {
     }
 
     /// The length of a regular file, and where to begin in it.
-    pub(super) fn extent(&self) -> (Option<u64>, u64) {
+    pub(crate) fn extent(&self) -> (Option<u64>, u64) {
         match &self.regular {
             Some(regular) => (Some(regular.identity.size()), regular.start.offset),
             None => (None, 0),
@@ -76,7 +76,7 @@ impl Input {
     }
 
     /// Whether the file has the size and the time that it had when it was opened.
-    pub(super) fn is_unchanged(&self) -> bool {
+    pub(crate) fn is_unchanged(&self) -> bool {
         self.regular.as_ref().is_none_or(|regular| {
             let metadata = regular.file.metadata();
             metadata.is_ok_and(|metadata| regular.identity.is_unchanged(&metadata))
@@ -84,7 +84,7 @@ impl Input {
     }
 
     /// Starts the journal of a file, if it can have one.
-    pub(super) fn journal(
+    pub(crate) fn journal(
         &self,
         ledger: &Ledger,
         every: Duration,
@@ -114,7 +114,7 @@ impl Input {
         }
     }
 
-    pub(super) fn batches(
+    pub(crate) fn batches(
         &self,
         options: &items::Options,
     ) -> Result<Batches<Box<dyn Read>>, Error> {
