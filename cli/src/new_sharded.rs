@@ -20,7 +20,6 @@ use crate::{
     name,
     new_shard::reserve_all,
     refusal::Kind,
-    sharded::Growth,
     sharding::{Descriptor, Generation, Malformed, State},
 };
 
@@ -52,12 +51,12 @@ impl NewSharded<'_> {
     ///
     /// # Errors
     /// `Error::RefusedPartly` if somebody else makes a filter of this name.
-    pub(crate) fn make(&self, filter: &Descriptor, growth: Growth) -> Result<(), Error> {
+    pub(crate) fn make(&self, filter: &Descriptor, expansion: Option<u64>) -> Result<(), Error> {
         let generation = &filter.current;
         // The standard library seeds each of its hashers from the system's random numbers.
         let creator = RandomState::new().build_hasher().finish().to_string().into_bytes();
         self.lock(generation, &creator)?;
-        reserve_all(self.servers, generation, growth, false)
+        reserve_all(self.servers, generation, expansion, false)
             .and_then(|()| self.publish(filter, &creator))
             .and_then(|()| self.look(generation))
             .map_err(|error| self.half_written(error))

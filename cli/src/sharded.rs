@@ -1,7 +1,6 @@
 //! What a name stands for: a filter in one key, or a sharded filter, whose descriptor lists its
 //! keys (docs/reference/sharding.md).
 
-mod growth;
 mod parts;
 mod summary;
 
@@ -9,7 +8,6 @@ use crate::sharding::{Descriptor, Field, Generation, Malformed};
 use bloom::sharding::Shard;
 use redis::Value;
 
-pub(crate) use growth::Growth;
 pub(crate) use parts::{named_keys, shard_name};
 pub(crate) use summary::{Summary, Worst};
 

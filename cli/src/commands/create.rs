@@ -41,7 +41,7 @@ pub(crate) struct Arguments {
     #[arg(long, conflicts_with = "window")]
     counting: bool,
     /// Makes a sharded filter: so many filters that together are one, each on a node of a cluster
-    #[arg(long, value_name = "N", conflicts_with = "counting")]
+    #[arg(long, value_name = "N", conflicts_with_all = ["counting", "window"])]
     #[arg(value_parser = clap::value_parser!(u16).range(1..=i64::from(MAX_SHARDS)))]
     shards: Option<u16>,
     /// Seconds after which a client reads again where the shards are

@@ -44,7 +44,7 @@ pub(crate) struct Arguments {
     counting: bool,
     /// Shows into how many shards to divide it over so many primaries of a cluster
     #[arg(long, value_name = "M")]
-    #[arg(conflicts_with_all = ["initial", "nonscaling", "counting"])]
+    #[arg(conflicts_with_all = ["initial", "nonscaling", "counting", "window"])]
     #[arg(value_parser = clap::value_parser!(u64).range(1..=u64::from(MAX_SHARDS)))]
     nodes: Option<u64>,
     /// Largest shard: 256mb move by every means, 512mb by MIGRATE, 2gb by Redis 8.4 and Valkey 9
@@ -184,7 +184,7 @@ impl Arguments {
         let coloured = output.coloured();
         let (shown, need) = match self.nodes {
             Some(nodes) => {
-                let planned = self.planned_shards(nodes, rules)?;
+                let planned = self.planned_shards(nodes)?;
                 (Shown::of(&planned, planned.text(coloured)), planned.need())
             }
             None => {

@@ -33,7 +33,6 @@ mod sharded_move;
 mod sharded_rebuild;
 mod sharded_rebuild_model;
 mod sharded_replica;
-mod sharded_windows;
 /// Tests of what the tool and the libraries compute of sharded filters.
 #[path = "sharding/main.rs"]
 mod sharding_rules;

@@ -543,3 +543,44 @@ fn a_rebuild_that_cannot_go_on_is_mended_or_given_up() {
     );
     assert_eq!(descriptor(&fields(client.run("HGETALL urls"))), now);
 }
+
+/// A shard that was lost, and that BF.ADD made anew, is not what other shards are made as.
+#[test]
+fn new_shards_grow_as_the_shards_that_are_there() {
+    let server = Server::start();
+    let mut client = server.client();
+    file(server.dir(), &numbered("item", 3_000));
+    let create = "create all --items 20k --error 1% --shards 3 --poll 1 --expansion 4";
+    assert_eq!(run(&server, create).code, 0);
+    let key = |client: &mut Client, shard| client.run(&format!("HGET all {shard}")).text();
+    let expansion = |client: &mut Client, key: &str| {
+        client.run(&format!("BF.INFO {key} EXPANSION")).elements()[0].clone()
+    };
+    let first = key(&mut client, 0);
+    client.run(&format!("DEL {first}"));
+    assert_eq!(client.run(&format!("BF.ADD {first} x")), int(1));
+    assert_ne!(expansion(&mut client, &first), int(4));
+    let words = "rebuild all --shards 2 --from items --commit";
+    // Without any shard, the least memory.
+    for expected in [4, 1] {
+        let ran = run(&server, words);
+        assert_eq!(ran.code, 0, "{ran:?}");
+        for shard in 0..2 {
+            let key = key(&mut client, shard);
+            assert_eq!(expansion(&mut client, &key), int(expected));
+            client.run(&format!("DEL {key}"));
+        }
+    }
+}
+
+/// An item of a file would count as added now.
+#[test]
+fn shards_with_a_window_are_not_rebuilt() {
+    let server = Server::start();
+    let mut client = server.client();
+    assert_eq!(run(&server, "create seen --items 20k --error 1% --shards 1").code, 0);
+    let key = client.run("HGET seen 0").text();
+    client.run(&format!("DEL {key}"));
+    assert_eq!(client.run(&format!("BF.RESERVE {key} 0.01 20000 WINDOW EX 60 SHARD 0 1")), ok());
+    refused(&server, "rebuild seen --shards 3", 4, "it has a window");
+}

@@ -1,7 +1,6 @@
 //! `create --shards`: a sharded filter. First it is checked that the name is free, that every node
 //! has room and a module with SHARD, and that all slots are served.
 
-use bloom::filter::{Rules, Span};
 use serde::Serialize;
 
 use super::{Arguments, Created, Size};
@@ -19,8 +18,6 @@ use crate::{
     name::{self, Named},
     new_sharded::NewSharded,
     output::Output,
-    sharded::Growth,
-    window::Window,
 };
 
 /// What was made, beyond what is said of every filter.
@@ -48,8 +45,6 @@ impl Made {
 struct Making<'a> {
     arguments: &'a Arguments,
     planned: Size,
-    /// How each shard forgets, if it does.
-    rules: Option<Rules>,
     servers: Servers,
     nodes: Nodes,
     /// The nodes that have shards, whatever the generation is.
@@ -69,8 +64,7 @@ impl Arguments {
         let first = first.map_err(|error| bad_name(name, error))?;
         // The options have at least one shard, and at least one item is needed for a plan.
         let shard_capacity = shard_capacity(self.items, count).unwrap_or(0);
-        let rules = self.rules()?;
-        let planned = self.planned(shard_capacity, 1, rules)?;
+        let planned = self.planned(shard_capacity, 1, None)?;
         let target = connection.target()?;
         let nodes = Nodes::of_if_allowed(&mut target.connect()?)?;
         interrupt::register();
@@ -78,7 +72,6 @@ impl Arguments {
             having: nodes_with(&nodes, name, &first.keys)?,
             arguments: self,
             planned,
-            rules,
             servers: Servers::of(target, output)?,
             nodes,
             output: *output,
@@ -94,7 +87,7 @@ impl Arguments {
             bytes: Some(all(making.planned.bytes)),
             full_bytes: making.planned.full.map(all),
             bits_per_item: Some(bits_per_item(all(making.planned.most()), self.items)),
-            window: rules.map(Window),
+            window: None,
             shards: Some(Made {
                 shards: count,
                 shard_capacity,
@@ -121,7 +114,8 @@ impl Making<'_> {
         self.is_room(&current.keys)?;
         let poll = self.arguments.poll;
         let filter = Descriptor { current, next: Ok(None), base: None, poll };
-        new.make(&filter, self.growth())?;
+        let Arguments { expansion, nonscaling, .. } = self.arguments;
+        new.make(&filter, (!nonscaling).then(|| expansion.unwrap_or(1)))?;
         Ok(filter.current.number)
     }
 
@@ -148,14 +142,6 @@ impl Making<'_> {
             }
         }
         Ok(())
-    }
-
-    /// How the shards grow and forget.
-    fn growth(&self) -> Growth {
-        let counts = self.rules.is_some_and(|rules| rules.span == Span::Items);
-        let fixed = self.arguments.nonscaling || counts;
-        let expansion = (!fixed).then(|| self.arguments.expansion.unwrap_or(1));
-        Growth { expansion, window: self.rules.map(Window) }
     }
 }
 

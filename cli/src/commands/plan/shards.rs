@@ -3,7 +3,7 @@
 //! Fewer shards are better for batches, because the items of a batch are sent to each shard apart.
 //! More shards are smaller, and a cluster moves small keys in more ways, and sooner.
 
-use bloom::filter::{CellKind, Params, Rules, paged::expected_bytes};
+use bloom::filter::{CellKind, Expansion, Params, paged::expected_bytes};
 use serde::Serialize;
 
 use super::{Arguments, refused};
@@ -13,7 +13,6 @@ use crate::{
     error::Error,
     memory::{self, Need},
     output::{Column, Style, Table},
-    window::{self, Window},
 };
 
 /// What is planned.
@@ -23,8 +22,6 @@ pub(super) struct Planned {
     error_rate: f64,
     nodes: u64,
     max_shard_bytes: u64,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    window: Option<Window>,
     choices: Vec<Choice>,
 }
 
@@ -45,15 +42,11 @@ struct Choice {
 
 impl Arguments {
     /// The table of `--nodes`.
-    pub(super) fn planned_shards(
-        &self,
-        nodes: u64,
-        rules: Option<Rules>,
-    ) -> Result<Planned, Error> {
+    pub(super) fn planned_shards(&self, nodes: u64) -> Result<Planned, Error> {
         let mut choices = Vec::new();
         let mut smallest = None;
         for power in 0..=MAX_SHARDS.ilog2() {
-            let choice = self.choice(1 << power, nodes, rules)?;
+            let choice = self.choice(1 << power, nodes)?;
             // Each node has a shard, and no shard is too large.
             let enough = u64::from(choice.shards) >= nodes && choice.shard_bytes <= self.max_shard;
             choices.push(choice);
@@ -75,7 +68,7 @@ impl Arguments {
         // The two sizes above the chosen one show what fewer shards would mean.
         choices = choices.split_off(choices.len().saturating_sub(3));
         if choices.iter().all(|choice| choice.shards != chosen) {
-            choices.push(self.choice(chosen, nodes, rules)?);
+            choices.push(self.choice(chosen, nodes)?);
             choices.sort_unstable_by_key(|choice| choice.shards);
         }
         for choice in &mut choices {
@@ -86,22 +79,21 @@ impl Arguments {
             error_rate: self.error,
             nodes,
             max_shard_bytes: self.max_shard,
-            window: rules.map(Window),
             choices,
         })
     }
 
-    fn choice(&self, shards: u16, nodes: u64, rules: Option<Rules>) -> Result<Choice, Error> {
+    fn choice(&self, shards: u16, nodes: u64) -> Result<Choice, Error> {
         let capacity = shard_capacity(self.items, shards).unwrap_or(0);
         let params = Params {
             error_rate: self.error,
             capacity,
-            expansion: window::expansion_of(rules, 1)?,
+            expansion: Expansion::stored(1),
             seed: 0,
             cells: CellKind::Bits,
         };
-        let shard_bytes = expected_bytes(&params, rules, window::most_items(rules, capacity))
-            .map_err(|error| refused(&error, &params))?;
+        let shard_bytes =
+            expected_bytes(&params, None, capacity).map_err(|error| refused(&error, &params))?;
         let node_shards = u64::from(shards).div_ceil(nodes);
         Ok(Choice {
             chosen: false,

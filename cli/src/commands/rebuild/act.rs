@@ -24,7 +24,7 @@ use crate::{
     loading::{Files, Goal, load_files},
     membership::Membership,
     name,
-    new_shard::{growth_for, growth_of, reserve_all},
+    new_shard::{any_of, reserve_all},
     output::Output,
     progress::{Progress, Unit},
     refusal::Kind,
@@ -111,8 +111,8 @@ impl Rebuild<'_> {
 
     /// Whether the shards have a window.
     pub(super) fn has_window(&self, seen: &Seen) -> Result<bool, Error> {
-        let growth = growth_of(&self.servers, &seen.descriptor.current)?;
-        Ok(growth.is_some_and(|growth| growth.window.is_some()))
+        let shard = any_of(&self.servers, &seen.descriptor.current)?;
+        Ok(shard.is_some_and(|shard| shard.window.is_some()))
     }
 
     /// Lets the new generation answer.
@@ -225,8 +225,10 @@ impl Rebuild<'_> {
     /// Reserves the shards of the new generation.
     pub(super) fn reserve(&self, seen: &Seen) -> Result<(), Error> {
         let (old, Some(new)) = (&seen.descriptor.current, &seen.new) else { return Ok(()) };
+        // They grow as those that are there; without any, in the way that takes the least memory.
+        let expansion = any_of(&self.servers, old)?.map_or(Some(1), |shard| shard.expansion);
         // Nobody else makes keys of this generation, but an earlier run may have.
-        reserve_all(&self.servers, new, growth_for(&self.servers, old)?, true)?;
+        reserve_all(&self.servers, new, expansion, true)?;
         let stamp = |_: &mut _, place, _| Stamp::of_shard(&self.servers, new, place);
         let stamps = on_all(&self.servers, &new.keys, stamp)?;
         self.intact(seen, &stamps)?;
