@@ -139,7 +139,7 @@ impl Arguments {
         };
         let fleet = Fleet::start(goal, settings, route).map_err(|failure| self.early(failure))?;
         let generation = fleet.generations().first().copied();
-        self.resume(inputs, &ledger, (generation, &fleet.found()), output);
+        self.resume(inputs, (generation, &fleet.found()), output);
         let mut journals = Vec::new();
         for input in &*inputs {
             journals.push(input.journal(&ledger, self.journal_every, output)?);
@@ -232,14 +232,13 @@ impl Arguments {
     fn resume(
         &self,
         inputs: &mut [Input],
-        ledger: &Ledger,
         (generation, found): (Option<u64>, &[Option<Seen>]),
         output: &Output,
     ) {
         let has_all = |file: &Regular| {
-            let Position { generations, marks, .. } = &file.start;
+            let Position { generation: of, marks, .. } = &file.start;
             let mut pairs = marks.iter().zip(found);
-            generations.first().copied() == generation
+            *of == generation
                 && marks.len() == found.len()
                 && pairs.all(|(mark, seen)| match (mark, seen) {
                     (Some(mark), Some(seen)) => mark.judged(seen) == Verdict::Proved,
@@ -254,8 +253,6 @@ impl Arguments {
             return begin_again(inputs);
         }
         for file in resumed(inputs) {
-            // The next generation may lack what is loaded.
-            ledger.follow(&file.start.generations);
             output.remark(format_args!(
                 "{}: goes on at byte {}, behind {} items",
                 name::readable_path(&file.path),

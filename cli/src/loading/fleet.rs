@@ -152,11 +152,12 @@ impl Fleet {
     fn begin(&mut self) -> Result<usize, Ending> {
         let plans = self.goal.plans(&self.route.key, self.ending);
         let plans = plans.map_err(|error| (0, error.into()))?;
-        let numbers = plans.iter().map(|plan| plan.generation).collect();
-        let first = plans.first().map_or(0, |plan| plan.keys.len());
-        self.route.ledger.begin(numbers, vec![None; first]);
-        self.found = vec![None; first];
-        self.keys = plans.first().map_or_else(Vec::new, |plan| plan.keys.clone());
+        // There is at least the generation that answers.
+        let (generation, keys) =
+            plans.first().map_or((0, Vec::new()), |plan| (plan.generation, plan.keys.clone()));
+        self.route.ledger.begin(generation, vec![None; keys.len()]);
+        self.found = vec![None; keys.len()];
+        self.keys = keys;
         self.failed = Arc::default();
         self.route.give_back = Arc::default();
         self.route.held = HELD / plans.iter().map(|plan| plan.keys.len()).sum::<usize>().max(1);

@@ -29,7 +29,7 @@ use crate::{error::Error, name, output::Output};
 /// The first line of a journal, before the number of its form.
 const MAGIC: &str = "redis-bloom journal ";
 /// The form of a journal; others are refused.
-const VERSION: u32 = 7;
+const VERSION: u32 = 8;
 /// Bytes at each end of a file that are hashed.
 const END: u64 = 1 << 16;
 
@@ -52,9 +52,9 @@ pub(crate) struct Position {
     pub(crate) offset: u64,
     /// The number of those items.
     pub(crate) items: u64,
-    /// The generations of a sharded filter that have all of them: that which answers, then the next
-    /// one.
-    pub(crate) generations: Vec<u64>,
+    /// The generation of a sharded filter that has all of them, 0 for a filter in one key; `None`
+    /// if another one came during the load.
+    pub(crate) generation: Option<u64>,
     /// What the filter, or each shard of the first generation, has at least; `None` where nothing
     /// is known.
     pub(crate) marks: Vec<Option<Mark>>,
@@ -188,11 +188,11 @@ impl Journal {
         self.content.position.offset = offset;
     }
 
-    /// Notes which generations have the items, and what the filter or its shards have. Writes the
+    /// Notes which generation has the items, and what the filter or its shards have. Writes the
     /// journal if it is time.
-    pub(crate) fn describe(&mut self, generations: &[u64], marks: &[Option<Mark>]) {
+    pub(crate) fn describe(&mut self, generation: Option<u64>, marks: &[Option<Mark>]) {
         let position = &mut self.content.position;
-        position.generations = generations.to_vec();
+        position.generation = generation;
         position.marks = marks.to_vec();
         if self.written.1.elapsed() < self.every {
             return;
@@ -302,10 +302,10 @@ mod tests {
         fs::remove_file(&journal).unwrap();
         fs::create_dir(&journal).unwrap();
         kept.advance(1, 2);
-        kept.describe(&[], &[]);
+        kept.describe(None, &[]);
         assert!(kept.output.is_none(), "it is told");
         fs::remove_dir(&journal).unwrap();
-        kept.describe(&[], &[]);
+        kept.describe(None, &[]);
         assert_eq!(read(), Some(2));
         fs::write(&journal, format!("{MAGIC}99\n{{}}")).unwrap();
         let other = Journal::read(&path, &identity, true).unwrap_err().to_string();

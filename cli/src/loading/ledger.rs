@@ -49,8 +49,8 @@ struct Books {
     /// Items before the first of `batches`.
     before: u64,
     journals: Vec<Option<Journal>>,
-    /// The generations that took all items so far; none for a filter in one key.
-    generations: Vec<u64>,
+    /// The generation that answers, if it took all items so far; 0 for a filter in one key.
+    generation: Option<u64>,
     /// What the filter, or each shard, has at least.
     marks: Vec<Option<Mark>>,
     /// The input has ended: all that is held is to be confirmed.
@@ -75,28 +75,22 @@ impl Ledger {
         self.books.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Notes the filters that take the items from now on: the generations, and what each filter
-    /// has.
-    pub(crate) fn begin(&self, generations: Vec<u64>, marks: Vec<Option<Mark>>) {
+    /// Notes the filters that take the items from now on: the generation that answers, and what
+    /// each of its filters has.
+    pub(crate) fn begin(&self, generation: u64, marks: Vec<Option<Mark>>) {
         let mut books = self.books();
         books.marks = marks;
         if books.first == 0 && books.batches.is_empty() {
-            books.generations = generations;
-        } else {
-            books.generations.retain(|number| generations.contains(number));
+            books.generation = Some(generation);
+        } else if books.generation != Some(generation) {
+            books.generation = None;
         }
-    }
-
-    /// Notes that an earlier load put the items before this one into these generations alone.
-    pub(crate) fn follow(&self, generations: &[u64]) {
-        self.books().generations.retain(|number| generations.contains(number));
     }
 
     /// A position in a file, with the filters as they are now.
     pub(crate) fn described(&self, position: Position) -> Position {
         let books = self.books();
-        let (generations, marks) = (books.generations.clone(), books.marks.clone());
-        Position { generations, marks, ..position }
+        Position { generation: books.generation, marks: books.marks.clone(), ..position }
     }
 
     /// Takes the journals of the files.
@@ -218,7 +212,7 @@ impl Books {
             if let Some(Some(journal)) = self.journals.get_mut(open.file) {
                 journal.advance(open.count, open.end);
                 if last {
-                    journal.describe(&self.generations, &self.marks);
+                    journal.describe(self.generation, &self.marks);
                 }
             }
         }
@@ -240,20 +234,16 @@ mod tests {
     /// A generation that came later lacks the items before it, also once it is the current one.
     #[test]
     fn a_generation_that_came_during_the_load_does_not_have_all_items() {
-        let generations = |ledger: &Ledger| ledger.described(Position::default()).generations;
+        let generation = |ledger: &Ledger| ledger.described(Position::default()).generation;
         let ledger = Ledger::default();
-        ledger.begin(vec![1], vec![]);
-        ledger.begin(vec![2, 1], vec![]);
-        assert_eq!(generations(&ledger), [2, 1]);
+        ledger.begin(1, vec![]);
+        ledger.begin(2, vec![]);
+        assert_eq!(generation(&ledger), Some(2), "nothing was loaded before");
         open(&ledger, 10, 2, 50);
-        ledger.begin(vec![3, 2], vec![]);
-        assert_eq!(generations(&ledger), [2]);
-        ledger.begin(vec![3], vec![]);
-        ledger.begin(vec![3, 4], vec![]);
-        assert!(generations(&ledger).is_empty());
-        let resumed = Ledger::default();
-        resumed.begin(vec![2, 3], vec![]);
-        resumed.follow(&[1, 2]);
-        assert_eq!(generations(&resumed), [2]);
+        ledger.begin(2, vec![]);
+        assert_eq!(generation(&ledger), Some(2));
+        ledger.begin(3, vec![]);
+        ledger.begin(2, vec![]);
+        assert_eq!(generation(&ledger), None);
     }
 }

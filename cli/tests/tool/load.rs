@@ -569,7 +569,7 @@ fn a_journal_of_another_load_is_refused() {
     changed[3] = b'!';
     fs::write(&path, &changed).unwrap();
     refused("urls --resume", "the file changed since it was loaded");
-    fs::write(journal_of(&path), "redis-bloom journal 7\n{").unwrap();
+    fs::write(journal_of(&path), "redis-bloom journal 8\n{").unwrap();
     let ran = run_at(&server, &format!("load urls --resume {}", path.display()));
     assert!(ran.code == 2 && ran.stderr.contains("its journal cannot be read"), "{ran:?}");
     fs::write(journal_of(&path), kept).unwrap();
