@@ -37,20 +37,11 @@ impl Checked {
     pub(crate) fn of(path: &Path, watch: &mut dyn FnMut(u64)) -> Result<Self, Error> {
         let mut reader = Reader::open(path)?;
         let header = first(&mut reader)?;
-        Self::read(&mut reader, &header, watch)
-    }
-
-    /// Reads all behind the header.
-    pub(crate) fn read(
-        reader: &mut Reader,
-        header: &Chunk,
-        watch: &mut dyn FnMut(u64),
-    ) -> Result<Self, Error> {
         while reader.next()?.is_some() {
             watch(reader.position());
             interrupt::check("Nothing was restored.")?;
         }
-        Ok(Self::ended(reader, header))
+        Ok(Self::ended(&reader, &header))
     }
 
     /// What a reader has read that is at its end.

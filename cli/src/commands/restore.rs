@@ -45,12 +45,9 @@ pub(crate) struct Arguments {
     /// Replaces a filter of this name
     #[arg(long)]
     replace: bool,
-    /// Checks the file and the name, and changes nothing on the server
-    #[arg(long)]
-    dry_run: bool,
 }
 
-/// What was restored, or would be.
+/// What was restored.
 #[derive(Debug, Serialize)]
 struct Report<'a> {
     #[serde(flatten)]
@@ -80,17 +77,6 @@ impl Arguments {
             return Err(self.taken());
         }
         let (file, size) = (name::readable_path(&self.file), amount::readable_bytes);
-        if self.dry_run {
-            let checked = match input {
-                Input::File(checked) => checked,
-                Input::Pipe(mut reader, header) => {
-                    Checked::read(&mut reader, &header, &mut |_| {})?
-                }
-            };
-            let product = name::readable(checked.product.as_bytes());
-            let text = format!("{file}: {} of {product}; would be {shown}", size(checked.bytes));
-            return self.say(&checked, text, output);
-        }
         let key = name::beside(name, "restoring");
         let mut filling = Filling { servers: &servers, key: &key, begun: false, output };
         let placed = filling.load(&self.file, input).and_then(|checked| {
