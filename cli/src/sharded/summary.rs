@@ -15,8 +15,6 @@ pub(crate) struct Summary {
     pub(crate) worst_fill: Option<Worst>,
     /// The shard with the highest rate of false positives.
     pub(crate) worst_rate: Option<Worst>,
-    /// The shard with most items, and its items over the mean.
-    pub(crate) imbalance: Option<Worst>,
     /// Whether a shard that does not grow is nearly full.
     #[serde(skip)]
     pub(crate) nearly_full: bool,
@@ -50,16 +48,12 @@ impl Summary {
             // The first of equal ones.
             known.reduce(|worst, next| if next.value > worst.value { next } else { worst })
         };
-        let items = sum(|info| info.items);
         Some(Self {
             worst_fill: worst(|info| info.fill),
             worst_rate: worst(|info| info.rate_now),
-            imbalance: worst(|info| Some(info.items as f64))
-                .filter(|_| items > 0)
-                .map(|most| Worst { value: most.value * count / items as f64, ..most }),
             nearly_full: shards.iter().any(|(_, info)| info.nearly_full()),
             whole: FilterInfo {
-                items,
+                items: sum(|info| info.items),
                 capacity: sum(|info| info.capacity),
                 bytes: sum(|info| info.bytes),
                 fill: mean(|info| info.fill),

@@ -246,7 +246,7 @@ impl<'d> Seen<'d> {
         );
         let asked = ("asked", amount::readable_rate(self.generation.error_rate));
         let mut lines = vec![("shards", shards)];
-        if let Some(Summary { whole, worst_fill, worst_rate, imbalance, .. }) = &self.summary {
+        if let Some(Summary { whole, worst_fill, worst_rate, .. }) = &self.summary {
             let rate =
                 |rate: Option<f64>| rate.map_or_else(|| "-".to_owned(), amount::readable_rate);
             let worst = |mean: Option<f64>, worst: &Option<Worst>, word: &str| match worst {
@@ -264,10 +264,6 @@ impl<'d> Seen<'d> {
             lines.push(("fill", worst(whole.fill, worst_fill, "fullest")));
             lines.push(("rate now", worst(whole.rate_now, worst_rate, "worst")));
             lines.push(asked);
-            if let Some(Worst { shard, value }) = imbalance {
-                lines
-                    .push(("imbalance", format!("{value:.3} times the mean of items in #{shard}")));
-            }
             lines.push(("memory", amount::readable_bytes(whole.bytes)));
             let bytes = self.shards.iter().filter_map(|shard| Some(shard.info()?.bytes));
             let allocated = Need::of(bytes).allocated;
