@@ -1267,9 +1267,9 @@ fn items_sent_before_a_reconnection_are_confirmed_by_what_replicas_have() {
         let asked = fake.commands().iter().filter(|&text| text == "INFO replication").count();
         (ran, asked)
     };
-    // The server's own offset goes on, but that of the first answer is enough.
+    // No replica ever has all that the server has, but what the first answer says is enough.
     let (ran, asked) = run(|times| {
-        let replica = if times < 3 { 99 } else { 100 };
+        let replica = if times < 3 { 99 } else { 99 + times };
         let text = format!(
             "role:master\r\nconnected_slaves:2\r\n\
              slave0:ip=127.0.0.1,port=1,state=online,offset={replica},lag=0\r\n\
@@ -1279,7 +1279,7 @@ fn items_sent_before_a_reconnection_are_confirmed_by_what_replicas_have() {
         );
         format!("${}\r\n{text}\r\n", text.len())
     });
-    assert_eq!((ran.code, asked), (0, 4), "{ran:?}");
+    assert!(ran.code == 0 && asked >= 4, "{asked}: {ran:?}");
 }
 
 #[test]
