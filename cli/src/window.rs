@@ -9,9 +9,7 @@ use serde::{Serialize, Serializer, ser::SerializeStruct as _};
 
 use crate::{
     amount,
-    connection::Connection,
     error::Error,
-    filter_info::must_be_ours,
     reply::{field, number, text, truth},
 };
 
@@ -104,11 +102,6 @@ pub(crate) fn words(rules: Rules) -> Vec<String> {
         words.push("NOREFRESH".to_owned());
     }
     words
-}
-
-/// Checks that the module has filters that forget.
-pub(crate) fn is_known(server: &mut Connection, key: &[u8]) -> Result<(), Error> {
-    must_be_ours(server, key, "filters that forget")
 }
 
 /// How a filter forgets, as a server says: `BF.INFO key WINDOW`.

@@ -122,7 +122,7 @@ impl Arguments {
             must_be_ours(&mut server, key, "filters with counters")?;
         }
         if rules.is_some() {
-            window::is_known(&mut server, key)?;
+            must_be_ours(&mut server, key, "filters that forget")?;
         }
         server.call_for_key(&self.command(key, rules))?;
         match Reader::default().read_one(&mut server, key) {
