@@ -2,10 +2,10 @@
 //! once.
 //!
 //! ```text
-//!   items::Batches ──batch──▶ Fleet ──piece──▶ Delivery ─▶ server    a shard, or the one key: a thread
-//!                                   ──piece──▶ Delivery ─▶ server    ...
-//!                             Ledger ◀──confirmed── all of them
-//!                                └──▶ Journal of each file
+//!   Input ──batch──▶ Fleet ──piece──▶ Delivery ─▶ server    a shard, or the one key: a thread
+//!                          ──piece──▶ Delivery ─▶ server    ...
+//!                    Ledger ◀──confirmed── all of them
+//!                       └──▶ Journal of each file
 //! ```
 
 mod delivery;
