@@ -29,7 +29,7 @@ use super::{
     effects, limit,
     panic_guard::guarded,
     stats::Share,
-    value::Value,
+    value::Stored,
 };
 
 /// Pages of a slice: some 60 µs each, and at most a millisecond on a busy machine, too.
@@ -130,7 +130,7 @@ fn sweep(ctx: Context, (database, name): &Place) -> bool {
     };
     let name = name.as_str();
     let mut key = Key::open(ctx, name, Access::Write);
-    let Ok(Some(Value::Paged(paged))) = Value::complete_in_key(&mut key) else {
+    let Ok(Some(Stored::Pages(paged))) = Stored::complete_in_key(&mut key) else {
         return false;
     };
     let before = Share::of_pages(paged);

@@ -6,7 +6,7 @@
 //!
 //! A key that would be missing then must not answer "absent", and the next addition must not make a
 //! filter of this server's settings with that one item in it. So the key gets a placeholder
-//! ([`Value::placeholder`]), which answers an error to queries and takes no addition.
+//! ([`Stored::placeholder`]), which answers an error to queries and takes no addition.
 
 use std::{
     ffi::{c_int, c_void},
@@ -19,8 +19,9 @@ use super::{
     effects, limit,
     panic_guard::guarded,
     stats,
-    value::Value,
+    value::Stored,
 };
+use crate::codec::native::dump;
 
 /// Reports a command, or a filter that the server loads. The log has a pace of its own for these,
 /// so that warnings that clients cause do not hide them, and each line has the total.
@@ -44,7 +45,7 @@ pub(crate) fn report(ctx: Context, what: &[u8], key: &[u8], why: impl Display) {
 #[cold]
 pub(crate) fn give_up(ctx: Context, name: Str) {
     let mut key = Key::open(ctx, name, Access::Write);
-    if matches!(Value::complete_in_key(&mut key), Ok(Some(_))) {
+    if matches!(Stored::complete_in_key(&mut key), Ok(Some(_))) {
         key.delete();
         drop(key);
         effects::dropped(ctx, name);
@@ -57,13 +58,13 @@ pub(crate) fn give_up(ctx: Context, name: Str) {
 #[cold]
 pub(crate) fn leave_placeholder(ctx: Context, name: Str) {
     let mut key = Key::open(ctx, name, Access::Write);
-    if !matches!(Value::in_key(&mut key), Ok(None)) {
+    if !matches!(Stored::in_key(&mut key), Ok(None)) {
         return;
     }
-    let Some(value) = Value::placeholder() else {
+    let Some(value) = Stored::placeholder() else {
         return;
     };
-    let (iterator, header) = value.dump_header();
+    let (iterator, header) = dump::header(&value);
     if value.put(&mut key).is_ok() {
         drop(key);
         effects::begun(ctx, name, iterator, &header);

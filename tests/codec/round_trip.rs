@@ -138,6 +138,7 @@ fn a_half_loaded_filter_is_stored_at_any_position_and_completed() {
             else {
                 panic!("{case}: not partial");
             };
+            let again = *again;
             assert_eq!(again.received(), at as u64, "{case}");
 
             // An AOF rewrite at this point writes the header and the loaded bits.

@@ -12,7 +12,11 @@
 //! No number says how many pages there are, so none can be forged: a reader has all pages when they
 //! cover all positions, and it allocates as they arrive.
 
-use super::{header::Described, load::Load, record, stream};
+use super::{
+    header::Described,
+    load::{Load, Stored},
+    record, stream,
+};
 use crate::filter::{
     Filter, Layer, Plan,
     paged::{Paged, PagedPlan},
@@ -43,6 +47,16 @@ impl<'a> From<&'a Paged> for Body<'a> {
 impl<'a> From<&'a Load> for Body<'a> {
     fn from(load: &'a Load) -> Self {
         Self::Part(load)
+    }
+}
+
+impl<'a> From<&'a Stored> for Body<'a> {
+    fn from(stored: &'a Stored) -> Self {
+        match stored {
+            Stored::Layers(filter) => Self::Layers(filter),
+            Stored::Pages(filter) => Self::Pages(filter),
+            Stored::Partial(load) => Self::Part(load),
+        }
     }
 }
 

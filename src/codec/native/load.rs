@@ -13,16 +13,15 @@ use crate::{
     sharding::Shard,
 };
 
-/// A stored filter: complete, or still being loaded by BF.LOADCHUNK.
+/// The value of a key: a complete filter, or one that BF.LOADCHUNK has begun.
 #[derive(Debug)]
-#[expect(clippy::large_enum_variant, reason = "one is made for each value that is read")]
 pub enum Stored {
-    /// A filter of layers with all its bits.
+    /// A filter of layers: one that was reserved, or another product's.
     Layers(Filter),
-    /// A filter of pages with all of them.
+    /// A filter of pages: one that grows, counts or forgets.
     Pages(Paged),
-    /// BF.LOADCHUNK has not sent everything yet.
-    Partial(Load),
+    /// BF.LOADCHUNK has not sent everything yet, so it answers no query.
+    Partial(Box<Load>),
 }
 
 /// The result of a chunk.

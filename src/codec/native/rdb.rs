@@ -80,5 +80,5 @@ pub fn load(source: &mut impl Source, ceiling: u64) -> Result<Stored, Error> {
         }
     }
     let mut load = load?;
-    if present < total { Ok(Stored::Partial(load)) } else { load.finish() }
+    if present < total { Ok(Stored::Partial(Box::new(load))) } else { load.finish() }
 }

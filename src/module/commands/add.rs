@@ -24,7 +24,7 @@ use crate::{
         limit,
         lookahead::Lookahead,
         stats,
-        value::Value,
+        value::Stored,
     },
 };
 
@@ -48,8 +48,8 @@ impl Command for Add {
         let bytes = item.bytes();
         let lookahead = Lookahead::new(name.bytes(), bytes);
         let mut key = Key::open(call.ctx, name, Access::Write);
-        match Value::in_key(&mut key)? {
-            Some(Value::Ready(filter)) => {
+        match Stored::in_key(&mut key)? {
+            Some(Stored::Layers(filter)) => {
                 sharded::check(call, filter.shard(), once(bytes))?;
                 let newest = filter.older().len();
                 let hash = lookahead.hash(filter);
@@ -60,7 +60,7 @@ impl Command for Add {
                     return Ok(());
                 }
             }
-            Some(Value::Paged(paged)) => {
+            Some(Stored::Pages(paged)) => {
                 sharded::check(call, paged.shard(), once(bytes))?;
                 if let Some((addition, growth)) = pages::add_in_place(call, paged, bytes) {
                     added(call, name, key, addition, growth);

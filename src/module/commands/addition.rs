@@ -22,7 +22,7 @@ use crate::{
         effects::{self, Growth, Items},
         limit,
         stats::{self, Share},
-        value::Value,
+        value::Stored,
     },
 };
 
@@ -72,7 +72,7 @@ pub(super) fn add<'a>(
     verbatim: bool,
 ) -> Result<Added, Refusal> {
     let (name, _) = call.key_and_rest(0)?;
-    let (added, created) = match Value::complete_in_key(&mut key)? {
+    let (added, created) = match Stored::complete_in_key(&mut key)? {
         Some(value) => {
             if let Some(options) = options {
                 check_kind(call, value, options)?;
@@ -90,7 +90,7 @@ pub(super) fn add<'a>(
                 pages::author(call, true)?;
             }
             let (value, created) = create::filter(call, options)?;
-            let fill = |value: &mut Value| add_to(call, value, items.items());
+            let fill = |value: &mut Stored| add_to(call, value, items.items());
             (value.put_filled(&mut key, fill)?, Some(created))
         }
     };
@@ -104,7 +104,7 @@ pub(super) fn add<'a>(
 /// Refuses a client's command whose words name a shard, counters or a window, if the filter in its
 /// key is another shard or kind, or has another window: the key was lost, and made again without
 /// these words. An obeyed command goes on.
-fn check_kind(call: &Call, value: &Value, options: &Options) -> Result<(), Refusal> {
+fn check_kind(call: &Call, value: &Stored, options: &Options) -> Result<(), Refusal> {
     let Options { shard, cells, window, .. } = *options;
     if (shard, cells, window) == (None, CellKind::Bits, None) || call.ctx.is_replayed() {
         return Ok(());
@@ -124,11 +124,11 @@ fn check_kind(call: &Call, value: &Value, options: &Options) -> Result<(), Refus
 /// filter whose only layer is full continues in pages above it.
 fn add_to<'a>(
     call: &Call,
-    value: &mut Value,
+    value: &mut Stored,
     items: impl Iterator<Item = &'a [u8]> + Clone,
 ) -> Added {
     let (mut added, mut why) = (Added::default(), None);
-    if let Value::Ready(filter) = value {
+    if let Stored::Layers(filter) = value {
         let newest = filter.older().len();
         let ceiling = |demand| limit::ceiling(call.ctx, demand);
         let outcome = filter.add_each(items.clone(), ceiling, |chunk| added.push(chunk.into()));
@@ -141,8 +141,8 @@ fn add_to<'a>(
     }
     let rest = items.skip(added.new.count());
     match (value, why) {
-        (Value::Ready(filter), Some(why)) => add_uncounted(call, filter, why, rest, &mut added),
-        (Value::Paged(paged), None) => pages::add_items(call, paged, rest, &mut added),
+        (Stored::Layers(filter), Some(why)) => add_uncounted(call, filter, why, rest, &mut added),
+        (Stored::Pages(paged), None) => pages::add_items(call, paged, rest, &mut added),
         (_, why) => added.error = Some(why.map_or(Refusal::LOADING, |why| refused(call, why))),
     }
     added

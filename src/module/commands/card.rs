@@ -5,7 +5,7 @@ use crate::{
     command::refusal::Refusal,
     module::{
         api::{Access, Key},
-        value::Value,
+        value::Stored,
     },
 };
 
@@ -24,7 +24,7 @@ impl Command for Card {
     fn run(call: &Call) -> Result<(), Refusal> {
         let (name, []) = call.key_and()?;
         let mut key = Key::open(call.ctx, name, Access::Read);
-        let items = Value::complete_in_key(&mut key)?.map_or(0, |filter| filter.items());
+        let items = Stored::complete_in_key(&mut key)?.map_or(0, |filter| filter.items());
         call.ctx.reply_integer(items);
         Ok(())
     }

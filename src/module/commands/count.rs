@@ -7,7 +7,7 @@ use crate::{
     command::refusal::Refusal,
     module::{
         api::{Access, Key},
-        value::Value,
+        value::Stored,
     },
 };
 
@@ -27,7 +27,7 @@ impl Command for Count {
         let (name, [item]) = call.key_and()?;
         let mut key = Key::open(call.ctx, name, Access::Read);
         let count = match queried(&mut key)? {
-            Some(Value::Paged(paged)) if paged.counts() => {
+            Some(Stored::Pages(paged)) if paged.counts() => {
                 sharded::check(call, paged.shard(), once(item.bytes()))?;
                 paged.count(paged.hash(item.bytes()))
             }

@@ -7,7 +7,7 @@ use crate::{
         refusal::Refusal,
     },
     filter::{Family, Filter, Params, RedisBloom, foreign::redisbloom, paged::Paged},
-    module::{api::Context, config, limit, value::Value},
+    module::{api::Context, config, limit, value::Stored},
 };
 
 /// Makes an empty filter for a command.
@@ -17,7 +17,7 @@ use crate::{
 ///
 /// # Errors
 /// `NO_MEMORY` when the memory is not there or not allowed, and those of [`family`].
-pub(super) fn filter(call: &Call, options: Options) -> Result<(Value, Creation), Refusal> {
+pub(super) fn filter(call: &Call, options: Options) -> Result<(Stored, Creation), Refusal> {
     let ctx = call.ctx;
     let family = family(ctx, &options)?;
     let error_rate = options.error_rate.unwrap_or_else(config::error_rate);
@@ -36,12 +36,12 @@ pub(super) fn filter(call: &Call, options: Options) -> Result<(Value, Creation),
     };
     let ceiling = limit::ceiling_of_new(ctx);
     let made = match family {
-        Family::Valkey(valkey) => Filter::of_valkey(valkey, &params, ceiling).map(Value::Ready),
-        Family::RedisBloom(_) => Filter::of_redisbloom(&params, ceiling).map(Value::Ready),
+        Family::Valkey(valkey) => Filter::of_valkey(valkey, &params, ceiling).map(Stored::Layers),
+        Family::RedisBloom(_) => Filter::of_redisbloom(&params, ceiling).map(Stored::Layers),
         _ if params.has_pages(options.window) => Paged::new(&params, options.window, ceiling)
-            .map(|paged| Value::Paged(paged.with_shard(options.shard))),
+            .map(|paged| Stored::Pages(paged.with_shard(options.shard))),
         _ => Filter::new(&params, ceiling)
-            .map(|filter| Value::Ready(filter.with_shard(options.shard))),
+            .map(|filter| Stored::Layers(filter.with_shard(options.shard))),
     };
     let made = made.map_err(|error| call.refused(error, Refusal::NO_MEMORY))?;
     let Options { shard, window, .. } = options;

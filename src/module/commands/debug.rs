@@ -6,7 +6,7 @@ use crate::{
     filter::{Family, Layer, RedisBloom, Shape, paged::Paged},
     module::{
         api::{Access, Key},
-        value::{Value, stored_items},
+        value::{Stored, stored_items},
     },
 };
 
@@ -25,21 +25,21 @@ impl Command for Debug {
     fn run(call: &Call) -> Result<(), Refusal> {
         let (name, []) = call.key_and()?;
         let mut key = Key::open(call.ctx, name, Access::Read);
-        let filter = &*Value::complete_in_key(&mut key)?.ok_or(Refusal::NOT_FOUND)?;
+        let filter = &*Stored::complete_in_key(&mut key)?.ok_or(Refusal::NOT_FOUND)?;
         let items = match filter {
-            Value::Paged(paged) => stored_items(paged),
+            Stored::Pages(paged) => stored_items(paged),
             filter => filter.items(),
         };
         let mut lines = vec![format!("size:{items}")];
         match filter {
-            Value::Ready(filter) => {
+            Stored::Layers(filter) => {
                 lines.extend(filter.layers().map(|layer| describe(layer, filter.family())));
             }
-            Value::Paged(paged) => {
+            Stored::Pages(paged) => {
                 lines.extend(paged.base().map(|layer| describe(layer, Family::Native)));
                 lines.push(describe_pages(paged, items));
             }
-            Value::Loading(_) => {}
+            Stored::Partial(_) => {}
         }
         call.ctx.reply_array(lines.len());
         lines.iter().for_each(|line| call.ctx.reply_bulk(line.as_bytes()));

@@ -17,7 +17,7 @@ use crate::{
         api::{Access, Key},
         effects::{self, Items},
         stats::{self, Share},
-        value::Value,
+        value::Stored,
     },
 };
 
@@ -37,7 +37,7 @@ impl Command for Del {
         let mut key = Key::open(call.ctx, name, Access::Write);
         let mut gone = Chunks::default();
         match queried(&mut key)? {
-            Some(Value::Paged(paged)) if paged.counts() => {
+            Some(Stored::Pages(paged)) if paged.counts() => {
                 sharded::check(call, paged.shard(), items.items())?;
                 let (before, refused) = (Share::of_pages(paged), paged.refused_deletions());
                 paged.delete_each(items.items(), |chunk| gone.push(chunk));

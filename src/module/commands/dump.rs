@@ -17,7 +17,7 @@ use crate::{
         api::{Access, Context, Key},
         effects, limit,
         stats::{self, Share},
-        value::Value,
+        value::Stored,
     },
 };
 
@@ -39,10 +39,10 @@ impl Command for ScanDump {
     fn run(call: &Call) -> Result<(), Refusal> {
         let (name, [iterator]) = call.key_and()?;
         let mut key = Key::open(call.ctx, name, Access::Read);
-        let value = Value::complete_in_key(&mut key)?.ok_or(Refusal::NOT_FOUND)?;
+        let value = &*Stored::complete_in_key(&mut key)?.ok_or(Refusal::NOT_FOUND)?;
         let chunk = match number::integer(iterator.bytes()).ok_or(Refusal::BAD_ITERATOR)? {
-            0 => Some(value.dump_header()),
-            from => value.dump_at(from),
+            0 => Some(dump::header(value)),
+            from => dump::at(value, from),
         };
         // The last reply has an empty string, because go-redis and redis-rs do not accept null.
         let (next, data) = chunk.unwrap_or_default();
@@ -74,11 +74,11 @@ impl Command for LoadChunk {
         let iterator = number::integer(iterator.bytes()).ok_or(Refusal::BAD_ITERATOR)?;
         let mut key = Key::open(call.ctx, name, Access::Write);
         let refused = |error| call.refused(error, Refusal::of_chunk(error));
-        let taken = match Value::in_key(&mut key)? {
+        let taken = match Stored::in_key(&mut key)? {
             None if iterator == 1 => {
                 let ceiling = limit::ceiling_of_new(call.ctx);
                 let load = Load::begin(data.bytes(), ceiling).map_err(refused)?;
-                Value::Loading(Box::new(load)).put(&mut key)?;
+                Stored::Partial(Box::new(load)).put(&mut key)?;
                 Taken::Next
             }
             None => return Err(Refusal::NOT_FOUND),
@@ -96,21 +96,13 @@ impl Command for LoadChunk {
 /// Takes a chunk into a key that exists.
 fn take(
     ctx: Context,
-    value: &mut Value,
+    value: &mut Stored,
     iterator: i64,
     data: &[u8],
 ) -> Result<Taken, codec::Error> {
     match value {
-        Value::Ready(filter) => {
-            dump::repeat(&*filter, iterator, data)?;
-            Ok(Taken::Repeated)
-        }
-        Value::Paged(filter) => {
-            dump::repeat(&*filter, iterator, data)?;
-            Ok(Taken::Repeated)
-        }
-        Value::Loading(load) if iterator == 1 && load.began_with(data) => Ok(Taken::Repeated),
-        Value::Loading(load) => {
+        Stored::Partial(load) if iterator == 1 && load.began_with(data) => Ok(Taken::Repeated),
+        Stored::Partial(load) => {
             let ceiling = |demand| limit::ceiling(ctx, demand);
             let before = Share::of_part(load);
             let taken = load.take(iterator, data, ceiling);
@@ -121,6 +113,10 @@ fn take(
                 stats::LOADS.add(1);
             }
             Ok(taken)
+        }
+        complete => {
+            dump::repeat(&*complete, iterator, data)?;
+            Ok(Taken::Repeated)
         }
     }
 }

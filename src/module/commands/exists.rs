@@ -19,7 +19,7 @@ use crate::{
         config,
         lookahead::Lookahead,
         stats,
-        value::{Value, now},
+        value::{Stored, now},
     },
 };
 
@@ -43,12 +43,12 @@ impl Command for Exists {
         let bytes = item.bytes();
         let lookahead = Lookahead::new(name.bytes(), bytes);
         let mut key = Key::open(call.ctx, name, Access::Read);
-        let found = match Value::in_key(&mut key)? {
-            Some(Value::Ready(filter)) => {
+        let found = match Stored::in_key(&mut key)? {
+            Some(Stored::Layers(filter)) => {
                 sharded::check(call, filter.shard(), once(bytes))?;
                 filter.contains(lookahead.hash(filter))
             }
-            Some(Value::Paged(paged)) => {
+            Some(Stored::Pages(paged)) => {
                 sharded::check(call, paged.shard(), once(bytes))?;
                 contains(paged, bytes)
             }
@@ -104,17 +104,17 @@ impl Command for MultiExists {
 /// begins: an array that stops in the middle leaves the client out of step.
 pub(super) fn ask<'a>(
     call: &Call,
-    filter: &Value,
+    filter: &Stored,
     items: impl Batch<'a>,
 ) -> Result<Chunks, Refusal> {
     sharded::check(call, filter.shard(), items.items())?;
     let (mut found, items) = (Chunks::default(), items.items());
     match filter {
-        Value::Ready(filter) => filter.contains_each(items, |chunk| found.push(chunk)),
-        Value::Paged(paged) => {
+        Stored::Layers(filter) => filter.contains_each(items, |chunk| found.push(chunk)),
+        Stored::Pages(paged) => {
             paged.contains_each(items, now(paged), |chunk| found.push(chunk));
         }
-        Value::Loading(_) => {}
+        Stored::Partial(_) => {}
     }
     stats::CHECKS.add(found.count() as u64);
     stats::POSITIVES.add(found.ones() as u64);
@@ -124,8 +124,8 @@ pub(super) fn ask<'a>(
 /// The complete filter in the key; `None` for a missing key, unless `missing-key-error` makes that
 /// an error.
 #[inline]
-pub(super) fn queried(key: &mut Key) -> Result<Option<&mut Value>, Refusal> {
-    match Value::complete_in_key(key)? {
+pub(super) fn queried(key: &mut Key) -> Result<Option<&mut Stored>, Refusal> {
+    match Stored::complete_in_key(key)? {
         None => missing(),
         value => Ok(value),
     }
@@ -133,7 +133,7 @@ pub(super) fn queried(key: &mut Key) -> Result<Option<&mut Value>, Refusal> {
 
 /// Counts a query of a missing key, which is how a guard finds out that its filter is lost.
 #[cold]
-fn missing<'a>() -> Result<Option<&'a mut Value>, Refusal> {
+fn missing<'a>() -> Result<Option<&'a mut Stored>, Refusal> {
     stats::MISSING.add(1);
     if config::missing_key_error() { Err(Refusal::NOT_FOUND) } else { Ok(None) }
 }

@@ -18,7 +18,7 @@ use crate::{
     module::{
         api::{Access, Key, clock},
         effects, limit, sweeps,
-        value::Value,
+        value::Stored,
     },
 };
 
@@ -36,7 +36,7 @@ impl Command for Forget {
     fn run(call: &Call) -> Result<(), Refusal> {
         let (name, []) = call.key_and()?;
         let mut key = Key::open(call.ctx, name, Access::Write);
-        let paged = window(Value::complete_in_key(&mut key)?)?;
+        let paged = window(Stored::complete_in_key(&mut key)?)?;
         // A replica forgets when its primary does.
         if limit::must_obey(call.ctx) {
             return Err(Refusal::ON_REPLICA);
@@ -57,9 +57,9 @@ impl Command for Forget {
 }
 
 /// The window that a filter is.
-fn window(filter: Option<&mut Value>) -> Result<&mut Paged, Refusal> {
+fn window(filter: Option<&mut Stored>) -> Result<&mut Paged, Refusal> {
     match filter.ok_or(Refusal::NOT_FOUND)? {
-        Value::Paged(paged) if paged.window().is_some() => Ok(paged),
+        Stored::Pages(paged) if paged.window().is_some() => Ok(paged),
         _ => Err(Refusal::NO_WINDOW),
     }
 }
@@ -90,7 +90,7 @@ impl Command for Shifted {
     fn run(call: &Call) -> Result<(), Refusal> {
         let (name, [word, number]) = call.key_and()?;
         let mut key = Key::open(call.ctx, name, Access::Write);
-        let filter = Value::complete_in_key(&mut key)?;
+        let filter = Stored::complete_in_key(&mut key)?;
         if !call.ctx.is_replayed() {
             return Err(Refusal::NOT_REPLICATED);
         }

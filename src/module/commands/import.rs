@@ -13,7 +13,7 @@ use crate::{
     module::{
         api::{Access, Key, Str},
         effects, limit, stats,
-        value::Value,
+        value::Stored,
     },
 };
 
@@ -97,11 +97,11 @@ fn put(
     read: impl FnOnce() -> Result<Filter, Refusal>,
 ) -> Result<(), Refusal> {
     let mut key = Key::open(call.ctx, name, Access::Write);
-    if Value::in_key(&mut key)?.is_some() {
+    if Stored::in_key(&mut key)?.is_some() {
         return Err(Refusal::BUSY_KEY);
     }
     let filter = read()?;
-    Value::Ready(filter).put(&mut key)?;
+    Stored::Layers(filter).put(&mut key)?;
     drop(key);
     stats::LOADS.add(1);
     effects::loaded(call.ctx, name, true);

@@ -15,7 +15,7 @@ use crate::{
     },
     module::{
         api::{Access, Context, Key, clock},
-        value::{Value, items_of, stored_items},
+        value::{Stored, items_of, stored_items},
     },
     sharding::Shard,
 };
@@ -40,7 +40,7 @@ impl Command for Info {
         let (name, words) = call.key_and_rest(0)?;
         let mut key = Key::open(call.ctx, name, Access::Read);
         let filter = match words {
-            [] | [_] => Value::complete_in_key(&mut key)?.ok_or(Refusal::NOT_FOUND)?,
+            [] | [_] => Stored::complete_in_key(&mut key)?.ok_or(Refusal::NOT_FOUND)?,
             _ => return Err(Refusal::ARITY),
         };
         let shown = match words.first() {
@@ -265,11 +265,11 @@ fn described(capacity: u64, items: u64, bytes: u64, error_rate: f64, now: Estima
 
 impl Field {
     /// The name and the value of this field for a filter.
-    fn of(&self, filter: &Value) -> (&'static CStr, Shown) {
+    fn of(&self, filter: &Stored) -> (&'static CStr, Shown) {
         let shown = match filter {
-            Value::Ready(filter) => (self.layers)(filter),
-            Value::Paged(paged) => (self.pages)(paged),
-            Value::Loading(_) => Shown::Null,
+            Stored::Layers(filter) => (self.layers)(filter),
+            Stored::Pages(paged) => (self.pages)(paged),
+            Stored::Partial(_) => Shown::Null,
         };
         (self.label, shown)
     }

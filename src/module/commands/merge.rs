@@ -19,7 +19,7 @@ use crate::{
         api::{Access, Key, Str},
         effects::{self, Growth},
         limit, stats,
-        value::Value,
+        value::Stored,
     },
 };
 
@@ -50,9 +50,9 @@ impl Command for Merge {
         let mut key = Key::open(ctx, name, Access::Write);
         let sources = keys
             .iter_mut()
-            .map(|key| member(Value::complete_in_key(key)?.ok_or(Refusal::NOT_FOUND)?))
+            .map(|key| member(Stored::complete_in_key(key)?.ok_or(Refusal::NOT_FOUND)?))
             .collect::<Result<Vec<Member>, Refusal>>()?;
-        let (created, growth) = match Value::complete_in_key(&mut key)? {
+        let (created, growth) = match Stored::complete_in_key(&mut key)? {
             Some(value) => (false, merge_into(call, value, &sources)?),
             // The missing destination is named as a source.
             None if own => return Err(Refusal::NOT_FOUND),
@@ -76,11 +76,11 @@ impl Command for Merge {
 }
 
 /// A complete value as a part of a union.
-fn member(value: &Value) -> Result<Member<'_>, Refusal> {
+fn member(value: &Stored) -> Result<Member<'_>, Refusal> {
     match value {
-        Value::Ready(filter) => Ok(Member::Layer(filter)),
-        Value::Paged(paged) => Ok(Member::Pages(paged)),
-        Value::Loading(_) => Err(Refusal::LOADING),
+        Stored::Layers(filter) => Ok(Member::Layer(filter)),
+        Stored::Pages(paged) => Ok(Member::Pages(paged)),
+        Stored::Partial(_) => Err(Refusal::LOADING),
     }
 }
 
@@ -97,13 +97,13 @@ fn layers<'a>(filters: &[Member<'a>]) -> Option<Vec<&'a Filter>> {
 /// changed.
 fn merge_into(
     call: &Call,
-    value: &mut Value,
+    value: &mut Stored,
     others: &[Member],
 ) -> Result<Option<Growth>, Refusal> {
     let was_filled = is_filled(member(value)?);
     let before = value.share();
     match (&mut *value, layers(others)) {
-        (Value::Ready(filter), Some(others)) => {
+        (Stored::Layers(filter), Some(others)) => {
             let filters: Vec<&Filter> = once(&*filter).chain(others.iter().copied()).collect();
             let union = union(call, &filters, filter.bit_bytes())?;
             if !union.changes() {
@@ -116,7 +116,7 @@ fn merge_into(
             let Some(union) = union_of_pages(call, &all)? else {
                 return Ok(None);
             };
-            *value = Value::Paged(union);
+            *value = Stored::Pages(union);
         }
     }
     let layers = before.grew(value.share());
@@ -135,7 +135,7 @@ fn is_filled(filter: Member) -> bool {
 }
 
 /// The union of `filters`, for a destination that is missing.
-fn union_of(call: &Call, filters: &[Member]) -> Result<Value, Refusal> {
+fn union_of(call: &Call, filters: &[Member]) -> Result<Stored, Refusal> {
     let Some(filters) = layers(filters) else {
         // A union that takes no more than its first filter asks for no memory.
         let bytes = filters.iter().map(|filter| filter.bytes());
@@ -145,9 +145,9 @@ fn union_of(call: &Call, filters: &[Member]) -> Result<Value, Refusal> {
             return Err(refused(call, filter::Error::Ceiling { wanted, ceiling }));
         }
         return match (union_of_pages(call, filters)?, filters) {
-            (Some(union), _) => Ok(Value::Paged(union)),
+            (Some(union), _) => Ok(Stored::Pages(union)),
             (None, [Member::Pages(paged), ..]) => {
-                paged.duplicate().map(Value::Paged).map_err(|error| refused(call, error))
+                paged.duplicate().map(Stored::Pages).map_err(|error| refused(call, error))
             }
             (None, _) => Err(Refusal::INTERNAL),
         };
@@ -158,7 +158,7 @@ fn union_of(call: &Call, filters: &[Member]) -> Result<Value, Refusal> {
     let union = union(call, &filters, 0)?;
     let mut filter = first.duplicate().map_err(|error| refused(call, error))?;
     union.write(&mut filter, others).map_err(|error| refused(call, error))?;
-    Ok(Value::Ready(filter))
+    Ok(Stored::Layers(filter))
 }
 
 /// The union of filters of which at least one has pages; `None` if it is the first one.

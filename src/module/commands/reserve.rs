@@ -6,7 +6,7 @@ use crate::{
     module::{
         api::{Access, Key},
         effects::{self, Growth, Items},
-        value::Value,
+        value::Stored,
     },
 };
 
@@ -33,7 +33,7 @@ impl Command for Reserve {
         let words = words.iter().map(|word| word.bytes());
         let options = args::reserve(words, call.ctx.is_replayed())?;
         let mut key = Key::open(call.ctx, name, Access::Write);
-        if Value::in_key(&mut key)?.is_some() {
+        if Stored::in_key(&mut key)?.is_some() {
             return Err(Refusal::EXISTS);
         }
         let (value, created) = create::filter(call, options)?;

@@ -4,9 +4,9 @@
 
 use std::ffi::c_void;
 
-use super::{Value, with_value};
+use super::{Stored, with_value};
 use crate::{
-    codec::valkey_bloom,
+    codec::{native::dump, valkey_bloom},
     module::api::{Str, Stream, raw},
 };
 
@@ -36,10 +36,10 @@ unsafe fn lent<'a>(
 }
 
 /// Writes a value as BF.LOADCHUNK commands.
-fn emit_chunks(stream: Stream, key: Str, value: &Value) {
-    let (mut from, header) = value.dump_header();
+fn emit_chunks(stream: Stream, key: Str, value: &Stored) {
+    let (mut from, header) = dump::header(value);
     stream.emit_chunk(key, from, &header);
-    while let Some((to, data)) = value.dump_at(from) {
+    while let Some((to, data)) = dump::at(value, from) {
         stream.emit_chunk(key, to, &data);
         from = to;
     }
@@ -54,8 +54,8 @@ pub(super) unsafe extern "C" fn rewrite_valkey(
 ) {
     // SAFETY: the server passes its stream and a name, for this call.
     let (stream, key) = unsafe { lent(io, key) };
-    let emit = |value: &Value| {
-        if let Value::Ready(filter) = value
+    let emit = |value: &Stored| {
+        if let Stored::Layers(filter) = value
             && let Some(blob) = valkey_bloom::blob(filter)
         {
             stream.emit(c"BF.LOAD", key, &blob);

@@ -16,7 +16,7 @@
 
 use std::ffi::{CStr, c_void};
 
-use super::{Value, aof, defrag, keep_types, rdb, with_value};
+use super::{Stored, aof, defrag, keep_types, rdb, with_value};
 use crate::{
     codec::{native, valkey_bloom},
     module::{
@@ -73,13 +73,13 @@ const NO_METHODS: raw::RedisModuleTypeMethods = unsafe { std::mem::zeroed() };
 unsafe extern "C" fn free(value: *mut c_void) {
     guarded("free", (), || {
         // SAFETY: the server hands back what it was given, once.
-        drop(unsafe { Value::from_raw(value) });
+        drop(unsafe { Stored::from_raw(value) });
     });
 }
 
 unsafe extern "C" fn mem_usage(value: *const c_void) -> usize {
     // SAFETY: the server passes a live value.
-    unsafe { with_value("mem_usage", 0, value, Value::memory) }
+    unsafe { with_value("mem_usage", 0, value, Stored::memory) }
 }
 
 /// How much work it is to free: more than 64 sends it to a background thread, and freeing 64 KiB is
@@ -94,7 +94,7 @@ unsafe extern "C" fn copy(
     to: *mut raw::RedisModuleString,
     value: *const c_void,
 ) -> *mut c_void {
-    let duplicate = |value: &Value| {
+    let duplicate = |value: &Stored| {
         // No ceiling: the server does not say whose COPY it is, and what comes from a primary or
         // with a slot must be obeyed. The filter that is copied was accepted already.
         value.duplicate().map_or_else(
@@ -103,14 +103,14 @@ unsafe extern "C" fn copy(
                 // SAFETY: the server lends the name until the callback returns.
                 let to = unsafe { Str::new(to) };
                 if unapplied::report_without_client("COPY", to, error) {
-                    return Value::placeholder().map_or(std::ptr::null_mut(), Value::into_raw);
+                    return Stored::placeholder().map_or(std::ptr::null_mut(), Stored::into_raw);
                 }
                 Context::none().warn_rate_limited(|| {
                     format!("bf: key '{}': COPY refused: {error}", logged(to.bytes()))
                 });
                 std::ptr::null_mut()
             },
-            Value::into_raw,
+            Stored::into_raw,
         )
     };
     // SAFETY: the server passes a live value.
@@ -122,5 +122,5 @@ unsafe extern "C" fn digest(digest: *mut raw::RedisModuleDigest, value: *mut c_v
     // SAFETY: the server passes its own sum, for this call.
     let mut digest = unsafe { Digest::new(digest) };
     // SAFETY: the server passes a live value.
-    unsafe { with_value("digest", (), value, |value| rdb::write(value, &mut digest)) };
+    unsafe { with_value("digest", (), value, |value| native::rdb::save(value, &mut digest)) };
 }

@@ -13,7 +13,7 @@
 
 use std::ffi::{c_int, c_void};
 
-use super::Value;
+use super::Stored;
 use crate::{
     filter::{Filter, paged::Paged},
     module::{
@@ -46,11 +46,11 @@ pub(super) unsafe extern "C" fn defrag(
             }
         }
         // SAFETY: the value is live, and nothing else refers to it during defragmentation.
-        let value = unsafe { &mut *place.cast::<Value>() };
+        let value = unsafe { &mut *place.cast::<Stored>() };
         let next = match value {
-            Value::Ready(filter) => move_layers(defrag, filter, done),
-            Value::Paged(paged) => move_pages(defrag, paged, done),
-            Value::Loading(load) => {
+            Stored::Layers(filter) => move_layers(defrag, filter, done),
+            Stored::Pages(paged) => move_pages(defrag, paged, done),
+            Stored::Partial(load) => {
                 load.filter_mut().and_then(|filter| move_layers(defrag, filter, done))
             }
         };

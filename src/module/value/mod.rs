@@ -14,10 +14,11 @@ pub(super) mod data_type;
 mod defrag;
 mod rdb;
 
+pub(crate) use crate::codec::native::Stored;
 use crate::{
     codec::{
         self,
-        native::{Load, Stored, dump},
+        native::{self, Load},
     },
     command::refusal::Refusal,
     filter::{
@@ -32,25 +33,8 @@ use crate::{
     sharding::Shard,
 };
 
-/// The value behind a key.
-#[derive(Debug)]
-pub(crate) enum Value {
-    /// A filter of layers: one that was reserved, or another product's.
-    Ready(Filter),
-    /// A filter that grows, counts or forgets.
-    Paged(Paged),
-    /// A filter that BF.LOADCHUNK has begun and not finished. It answers no query: what it will
-    /// hold is not all in. [`Value::placeholder`] is one, too.
-    Loading(Box<Load>),
-}
-
 /// The seed of a placeholder, by which it is told from a filter that BF.LOADCHUNK has begun.
 const PLACEHOLDER_SEED: u64 = 0x706c_6163_6568_6f6c;
-
-#[cold]
-fn is_placeholder(load: &Load) -> bool {
-    load.layered().is_some_and(|filter| filter.seed() == PLACEHOLDER_SEED)
-}
 
 /// The server's handle of the type, set by `keep_types`.
 static DATA_TYPE: AtomicPtr<raw::RedisModuleType> = AtomicPtr::new(std::ptr::null_mut());
@@ -64,22 +48,13 @@ fn keep_types(own: *mut raw::RedisModuleType, valkeys: *mut raw::RedisModuleType
     VALKEY_TYPE.store(valkeys, Relaxed);
 }
 
-impl Value {
-    /// The value of what was stored.
-    pub(crate) fn of(stored: Stored) -> Self {
-        match stored {
-            Stored::Layers(filter) => Self::Ready(filter),
-            Stored::Pages(paged) => Self::Paged(paged),
-            Stored::Partial(load) => Self::Loading(Box::new(load)),
-        }
-    }
-
+impl Stored {
     /// Copies the value, if there is memory.
     pub(crate) fn duplicate(&self) -> Result<Self, filter::Error> {
         match self {
-            Self::Ready(filter) => filter.duplicate().map(Self::Ready),
-            Self::Paged(paged) => paged.duplicate().map(Self::Paged),
-            Self::Loading(load) => load.duplicate().map(|load| Self::Loading(Box::new(load))),
+            Self::Layers(filter) => filter.duplicate().map(Self::Layers),
+            Self::Pages(paged) => paged.duplicate().map(Self::Pages),
+            Self::Partial(load) => load.duplicate().map(|load| Self::Partial(Box::new(load))),
         }
     }
 
@@ -110,11 +85,11 @@ impl Value {
     /// The type under which it is stored.
     fn data_type(&self) -> *mut raw::RedisModuleType {
         match self {
-            Self::Ready(filter) if matches!(filter.family(), Family::Valkey(_)) => {
+            Self::Layers(filter) if matches!(filter.family(), Family::Valkey(_)) => {
                 let second = VALKEY_TYPE.load(Relaxed);
                 if second.is_null() { DATA_TYPE.load(Relaxed) } else { second }
             }
-            Self::Ready(_) | Self::Paged(_) | Self::Loading(_) => DATA_TYPE.load(Relaxed),
+            Self::Layers(_) | Self::Pages(_) | Self::Partial(_) => DATA_TYPE.load(Relaxed),
         }
     }
 
@@ -122,7 +97,7 @@ impl Value {
     #[inline]
     pub(crate) fn complete_in_key(key: &mut Key) -> Result<Option<&mut Self>, Refusal> {
         match Self::in_key(key)? {
-            Some(Self::Loading(load)) => Err(incomplete(load)),
+            Some(Self::Partial(load)) => Err(incomplete(load)),
             value => Ok(value),
         }
     }
@@ -141,9 +116,9 @@ impl Value {
             cells: CellKind::Bits,
         };
         let filter = Filter::new(&params, u64::MAX).ok()?;
-        let (_, header) = dump::header(&filter);
+        let (_, header) = native::dump::header(&filter);
         let load = Load::begin(&header, u64::MAX).ok()?;
-        Some(Self::Loading(Box::new(load)))
+        Some(Self::Partial(Box::new(load)))
     }
 
     /// Puts the value into an open, empty key.
@@ -176,10 +151,10 @@ impl Value {
     /// may succeed.
     pub(crate) fn finish_load(&mut self) -> Result<(), codec::Error> {
         let before = self.share();
-        let Self::Loading(load) = self else {
+        let Self::Partial(load) = self else {
             return Ok(());
         };
-        let finished = load.finish().map(|stored| *self = Self::of(stored));
+        let finished = load.finish().map(|stored| *self = stored);
         // A try that fails may have split some pages.
         before.changed(self.share());
         finished
@@ -189,11 +164,11 @@ impl Value {
     /// go on. Without memory nothing changes.
     #[cold]
     pub(crate) fn overflow(&mut self) -> Result<(), filter::Error> {
-        if let Self::Ready(filter) = self {
+        if let Self::Layers(filter) = self {
             let before = Share::of_layers(filter);
             let paged = filter.overflow()?;
             before.changed(Share::of_pages(&paged));
-            *self = Self::Paged(paged);
+            *self = Self::Pages(paged);
         }
         Ok(())
     }
@@ -215,30 +190,12 @@ impl Value {
         value
     }
 
-    /// The header of a dump, and the iterator that goes with it.
-    pub(crate) fn dump_header(&self) -> (i64, Vec<u8>) {
-        match self {
-            Self::Ready(filter) => dump::header(filter),
-            Self::Paged(paged) => dump::header(paged),
-            Self::Loading(load) => dump::header(&**load),
-        }
-    }
-
-    /// The next iterator and the chunk of a dump for iterator `from`; `None` behind the end.
-    pub(crate) fn dump_at(&self, from: i64) -> Option<(i64, Vec<u8>)> {
-        match self {
-            Self::Ready(filter) => dump::at(filter, from),
-            Self::Paged(paged) => dump::at(paged, from),
-            Self::Loading(load) => dump::at(&**load, from),
-        }
-    }
-
     /// What it adds to the totals over all filters.
     pub(crate) fn share(&self) -> Share {
         match self {
-            Self::Ready(filter) => Share::of_layers(filter),
-            Self::Paged(paged) => Share::of_pages(paged),
-            Self::Loading(load) => {
+            Self::Layers(filter) => Share::of_layers(filter),
+            Self::Pages(paged) => Share::of_pages(paged),
+            Self::Partial(load) => {
                 load.layered().map_or_else(|| Share::of_part(load), Share::of_layers)
             }
         }
@@ -248,40 +205,40 @@ impl Value {
     #[inline]
     pub(crate) fn shard(&self) -> Option<Shard> {
         match self {
-            Self::Ready(filter) => filter.shard(),
-            Self::Paged(paged) => paged.shard(),
-            Self::Loading(_) => None,
+            Self::Layers(filter) => filter.shard(),
+            Self::Pages(paged) => paged.shard(),
+            Self::Partial(_) => None,
         }
     }
 
     /// The items that are remembered now.
     pub(crate) fn items(&self) -> u64 {
         match self {
-            Self::Ready(filter) => filter.items(),
-            Self::Paged(paged) => items_of(paged),
-            Self::Loading(_) => 0,
+            Self::Layers(filter) => filter.items(),
+            Self::Pages(paged) => items_of(paged),
+            Self::Partial(_) => 0,
         }
     }
 
     /// How it forgets, if it does.
     pub(crate) fn window(&self) -> Option<&Window> {
         match self {
-            Self::Paged(paged) => paged.window(),
-            Self::Ready(_) | Self::Loading(_) => None,
+            Self::Pages(paged) => paged.window(),
+            Self::Layers(_) | Self::Partial(_) => None,
         }
     }
 
     /// Whether items can be deleted.
     pub(crate) fn counts(&self) -> bool {
-        matches!(self, Self::Paged(paged) if paged.counts())
+        matches!(self, Self::Pages(paged) if paged.counts())
     }
 
     /// Bytes of bits and pages, those included that a window has emptied and not freed.
     pub(super) fn bytes(&self) -> u64 {
         match self {
-            Self::Ready(filter) => filter.bit_bytes(),
-            Self::Paged(paged) => paged.bytes().saturating_add(paged.leaving_bytes()),
-            Self::Loading(load) => load.bytes(),
+            Self::Layers(filter) => filter.bit_bytes(),
+            Self::Pages(paged) => paged.bytes().saturating_add(paged.leaving_bytes()),
+            Self::Partial(load) => load.bytes(),
         }
     }
 
@@ -289,9 +246,9 @@ impl Value {
     pub(super) fn memory(&self) -> usize {
         let own = malloc_size(std::ptr::from_ref(self));
         own + match self {
-            Self::Ready(filter) => filter.memory(malloc_size),
-            Self::Paged(paged) => paged.memory(malloc_size),
-            Self::Loading(load) => {
+            Self::Layers(filter) => filter.memory(malloc_size),
+            Self::Pages(paged) => paged.memory(malloc_size),
+            Self::Partial(load) => {
                 malloc_size(std::ptr::from_ref::<Load>(load))
                     + load.filter().map_or(0, |filter| filter.memory(malloc_size))
                     // Its pages have the sizes that the allocator gives.
@@ -304,13 +261,13 @@ impl Value {
 /// Runs the body of a callback that gets a value; returns `fallback` if it panics.
 ///
 /// # Safety
-/// `raw` came from [`Value::into_raw`]. Nothing writes to it or frees it until this returns: the
+/// `raw` came from [`Stored::into_raw`]. Nothing writes to it or frees it until this returns: the
 /// server calls back between commands, or in a child process.
 unsafe fn with_value<T>(
     entry: &str,
     fallback: T,
     raw: *const c_void,
-    body: impl FnOnce(&Value) -> T,
+    body: impl FnOnce(&Stored) -> T,
 ) -> T {
     // SAFETY: the caller's promise.
     guarded(entry, fallback, || body(unsafe { &*raw.cast() }))
@@ -336,5 +293,6 @@ pub(crate) fn stored_items(paged: &Paged) -> u64 {
 /// Why a load answers nothing.
 #[cold]
 fn incomplete(load: &Load) -> Refusal {
-    if is_placeholder(load) { Refusal::PLACEHOLDER } else { Refusal::LOADING }
+    let placeholder = load.layered().is_some_and(|filter| filter.seed() == PLACEHOLDER_SEED);
+    if placeholder { Refusal::PLACEHOLDER } else { Refusal::LOADING }
 }

@@ -11,14 +11,9 @@
 
 use std::ffi::{c_int, c_void};
 
-use super::{Value, with_value};
+use super::{Stored, with_value};
 use crate::{
-    codec::{
-        Error,
-        io::{self, NumberSink},
-        native::{self, Stored},
-        redisbloom, valkey_bloom,
-    },
+    codec::{Error, io::NumberSink, native, redisbloom, valkey_bloom},
     filter::Error as FilterError,
     module::{
         api::{Stream, logged, raw},
@@ -28,20 +23,11 @@ use crate::{
     },
 };
 
-/// Writes a value as RDB and DUMP have it.
-pub(super) fn write(value: &Value, sink: &mut impl io::Sink) {
-    match value {
-        Value::Ready(filter) => native::rdb::save(filter, sink),
-        Value::Paged(paged) => native::rdb::save(paged, sink),
-        Value::Loading(load) => native::rdb::save(&**load, sink),
-    }
-}
-
 pub(super) unsafe extern "C" fn save(io: *mut raw::RedisModuleIO, value: *mut c_void) {
     // SAFETY: the server passes its stream, for this call.
     let mut stream = unsafe { Stream::new(io) };
     // SAFETY: the server passes a live value.
-    unsafe { with_value("rdb_save", (), value, |value| write(value, &mut stream)) };
+    unsafe { with_value("rdb_save", (), value, |value| native::rdb::save(value, &mut stream)) };
 }
 
 /// Null refuses the load.
@@ -75,7 +61,7 @@ pub(super) unsafe extern "C" fn load(io: *mut raw::RedisModuleIO, version: c_int
 
 /// The pointer to a placeholder, or null if there is no memory for a few bytes.
 fn placeholder() -> *mut c_void {
-    Value::placeholder().map_or(std::ptr::null_mut(), Value::into_raw)
+    Stored::placeholder().map_or(std::ptr::null_mut(), Stored::into_raw)
 }
 
 /// The value of what was read; null, and a line in the log, for what was not.
@@ -84,7 +70,7 @@ fn accept(stream: Stream, stored: Result<Stored, Error>) -> *mut c_void {
         Ok(stored) => {
             let complete = !matches!(stored, Stored::Partial(_));
             stats::LOADS.add(complete.into());
-            Value::of(stored).into_raw()
+            stored.into_raw()
         }
         Err(error) => {
             let key = stream.key();
@@ -111,9 +97,9 @@ const PLACEHOLDER: u64 = 0;
 pub(super) unsafe extern "C" fn save_valkey(io: *mut raw::RedisModuleIO, value: *mut c_void) {
     // SAFETY: the server passes its stream, for this call.
     let mut stream = unsafe { Stream::new(io) };
-    let save = |value: &Value| match value {
-        Value::Ready(filter) => valkey_bloom::save(filter, &mut stream),
-        Value::Paged(_) | Value::Loading(_) => stream.unsigned(PLACEHOLDER),
+    let save = |value: &Stored| match value {
+        Stored::Layers(filter) => valkey_bloom::save(filter, &mut stream),
+        Stored::Pages(_) | Stored::Partial(_) => stream.unsigned(PLACEHOLDER),
     };
     // SAFETY: the server passes a live value.
     unsafe { with_value("rdb_save", (), value, save) };

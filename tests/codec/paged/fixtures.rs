@@ -108,7 +108,7 @@ fn a_half_loaded_file_is_completed() {
     };
     let (next, rest) = dump::at(&grown, load.received() as i64 + 1).expect("the rest");
     assert_eq!(load.take(next, &rest, |_| u64::MAX), Ok(Taken::Last));
-    let copy = finished(load);
+    let copy = finished(*load);
     assert!((0..1_200).all(|number| copy.pages().find(hash(number)).is_some()));
     check_equal(&copy, &grown, "completed");
 }

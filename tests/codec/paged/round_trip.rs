@@ -67,10 +67,10 @@ fn resumed(load: &Load) -> Load {
         panic!("not a partial filter");
     };
     let mut stored = Strings::default();
-    rdb::save(&again, &mut stored);
+    rdb::save(&*again, &mut stored);
     assert_eq!(stored, strings);
     assert_eq!(again.received(), load.received());
-    again
+    *again
 }
 
 /// A half-loaded filter can be dumped, as a rewritten AOF needs, and the rest continues from there.
