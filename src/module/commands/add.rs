@@ -1,8 +1,22 @@
 //! `BF.ADD key item`, `BF.MADD key item [item ...]` and `BF.INSERT key [options] ITEMS item
 //! [item ...]`: add items to a filter; create the filter if there is none.
 //!
-//! BF.ADD sets the bits of its item itself, which takes half the time of the path for batches
-//! (`addition.rs`). What that path alone can do, it leaves to it: the filter has not changed then.
+//! ```text
+//!   BF.ADD ─▶ key ─▶ a filter that takes the item as it is ─▶ announce, reply
+//!                │ otherwise
+//!   add ───▶ key ─┬─ a filter ──▶ of the kind and shard that the command names? ─┐
+//!                 └─ missing ───▶ reserve.rs ────────────────────────────────────┤
+//!   reply ◀── effects::announce ◀── add_to: layers, then pages ◀─────────────────┘
+//! ```
+//!
+//! BF.ADD adds its item directly, which takes half the time of the path for batches. A filter that
+//! has to grow or to turn first, or refuses the item, has not changed then: the path for batches
+//! goes on with it. That path adds all items before the reply begins, because the length of the
+//! reply depends on the result.
+//!
+//! Time matters to windows alone. Only an addition by an ordinary client of a primary looks at a
+//! clock, once. What a primary, an AOF or a slot migration sends is obeyed, and so is every
+//! addition on a replica: time comes there as BF.SHIFT (`forget.rs`).
 //!
 //! A primary with valkey-bloom also replicates a new filter with BF.INSERT, with a tightening ratio
 //! and a seed of 32 bytes (`args.rs`). Those two options are only for servers and not in the
@@ -12,18 +26,26 @@ use std::iter::once;
 
 use super::{
     Argument, Call, Command, CommandSpec, ITEMS, Kind,
-    addition::{self, count_growth},
-    pages, sharded,
+    items::{Batch, Chunks, check_shard, misrouted},
+    reserve,
 };
 use crate::{
-    command::{args, refusal::Refusal},
-    filter::Addition,
+    command::{
+        args,
+        options::{Creation, Options},
+        refusal::Refusal,
+    },
+    filter::{
+        Addition, Additions, Author, CellKind, Error, Family, Filter, Span,
+        paged::{Paged, Shift},
+    },
     module::{
-        api::{Access, Key, Str},
-        effects::{self, Growth},
+        api::{Access, Key, clock},
+        effects::{self, Growth, Items},
         limit,
         lookahead::Lookahead,
-        stats,
+        stats::{self, BEFORE_ALL, Share},
+        sweeps,
         value::Stored,
     },
 };
@@ -45,48 +67,43 @@ impl Command for Add {
 
     fn run(call: &Call) -> Result<(), Refusal> {
         let (name, [item]) = call.key_and()?;
-        let bytes = item.bytes();
+        let (bytes, items) = (item.bytes(), std::slice::from_ref(&item));
         let lookahead = Lookahead::new(name.bytes(), bytes);
         let mut key = Key::open(call.ctx, name, Access::Write);
-        match Stored::in_key(&mut key)? {
-            Some(Stored::Layers(filter)) => {
-                sharded::check(call, filter.shard(), once(bytes))?;
+        let Some(value) = Stored::complete_in_key(&mut key)? else {
+            return reply_one(call, &add(call, key, None, items, true)?);
+        };
+        check_shard(call, value.shard(), once(bytes))?;
+        let taken = match value {
+            Stored::Layers(filter) => {
                 let newest = filter.older().len();
                 let hash = lookahead.hash(filter);
-                if let Ok(new) = filter.add(hash, |demand| limit::ceiling(call.ctx, demand)) {
+                let new = filter.add(hash, |demand| limit::ceiling(call.ctx, demand));
+                new.ok().map(|new| {
                     let growth =
                         if new { count_growth(filter, newest, 1) } else { Growth::default() };
-                    added(call, name, key, Addition { new, changed: new }, growth);
-                    return Ok(());
-                }
+                    (Addition { new, changed: new }, growth)
+                })
             }
-            Some(Stored::Pages(paged)) => {
-                sharded::check(call, paged.shard(), once(bytes))?;
-                if let Some((addition, growth)) = pages::add_in_place(call, paged, bytes) {
-                    added(call, name, key, addition, growth);
-                    return Ok(());
-                }
-            }
-            _ => {}
+            Stored::Pages(paged) => add_in_place(call, paged, bytes),
+            Stored::Partial(_) => None,
+        };
+        let Some((addition, growth)) = taken else {
+            let added = add_to(call, value, once(bytes));
+            return reply_one(call, &announce(call, key, added, None, items, true)?);
+        };
+        stats::ADDS.add(1);
+        if addition.changed {
+            drop(key);
+            effects::added_all(call.ctx, name, growth);
         }
-        add_one(call, key, item)
+        call.ctx.reply_bool(addition.new);
+        Ok(())
     }
 }
 
-#[inline(always)]
-fn added(call: &Call, name: Str, key: Key, addition: Addition, growth: Growth) {
-    stats::ADDS.add(1);
-    if addition.changed {
-        drop(key);
-        effects::added_all(call.ctx, name, growth);
-    }
-    call.ctx.reply_bool(addition.new);
-}
-
-/// Creates a filter for the item, or a layer or a generation, or says why it is refused.
 #[cold]
-fn add_one(call: &Call, key: Key, item: Str) -> Result<(), Refusal> {
-    let added = addition::add(call, key, None, std::slice::from_ref(&item), true)?;
+fn reply_one(call: &Call, added: &Added) -> Result<(), Refusal> {
     added.error.map_or(Ok(()), Err)?;
     call.ctx.reply_bool(added.new.ones() == 1);
     Ok(())
@@ -107,7 +124,7 @@ impl Command for MultiAdd {
 
     fn run(call: &Call) -> Result<(), Refusal> {
         let (_, items) = call.key_and_rest(1)?;
-        addition::add(call, call.open(Access::Write)?, None, items, true)?.reply(call);
+        add(call, call.open(Access::Write)?, None, items, true)?.reply(call);
         Ok(())
     }
 }
@@ -142,8 +159,331 @@ impl Command for Insert {
         if has_items && items.is_empty() {
             return Err(Refusal::ARITY);
         }
-        let key = call.open(Access::Write)?;
-        addition::add(call, key, Some(&options), items, false)?.reply(call);
+        add(call, call.open(Access::Write)?, Some(&options), items, false)?.reply(call);
         Ok(())
     }
+}
+
+/// What a command did to its items.
+#[derive(Default)]
+pub(super) struct Added {
+    /// Whether each item that was added was new.
+    pub(super) new: Chunks,
+    /// Whether it changed the filter.
+    changed: Chunks,
+    growth: Growth,
+    /// Why the item after these was refused.
+    pub(super) error: Option<Refusal>,
+}
+
+impl Added {
+    fn push(&mut self, Additions { new, changed }: Additions) {
+        self.new.push(new);
+        self.changed.push(changed);
+    }
+
+    /// Replies with an array of booleans.
+    fn reply(&self, call: &Call) {
+        call.reply_each(self.new.count(), self.new.each(), self.error);
+    }
+
+    /// Those of `items` that changed the filter. [`Items::All`] if every item did, and the command
+    /// may be replicated `verbatim`.
+    fn items<'a>(&self, items: impl Batch<'a>, verbatim: bool) -> Items<'a> {
+        match self.changed.ones() {
+            0 => Items::Listed(Vec::new()),
+            all if verbatim && all == self.new.count() && self.error.is_none() => Items::All,
+            _ => items.select(self.changed.each()),
+        }
+    }
+}
+
+/// Adds `items` to the filter in the key, which is created with `options` if there is none, and
+/// announces what changed. `verbatim` is whether the command may be replicated word for word.
+///
+/// For an error nothing has changed. An item that was refused is in the answers instead.
+pub(super) fn add<'a>(
+    call: &Call,
+    mut key: Key,
+    options: Option<&Options>,
+    items: impl Batch<'a>,
+    verbatim: bool,
+) -> Result<Added, Refusal> {
+    let (added, created) = match Stored::complete_in_key(&mut key)? {
+        Some(value) => {
+            if let Some(options) = options {
+                check_kind(call, value, options)?;
+            }
+            check_shard(call, value.shard(), items.items())?;
+            (add_to(call, value, items.items()), None)
+        }
+        None => {
+            let options = options.copied().unwrap_or_default();
+            if options.no_create {
+                return Err(Refusal::NOT_FOUND);
+            }
+            check_shard(call, options.shard, items.items())?;
+            if options.window.is_some() {
+                author(call, true)?;
+            }
+            let (value, created) = reserve::filter(call, options)?;
+            let fill = |value: &mut Stored| add_to(call, value, items.items());
+            (value.put_filled(&mut key, fill)?, Some(created))
+        }
+    };
+    announce(call, key, added, created.as_ref(), items, verbatim)
+}
+
+/// Counts and announces what was added.
+fn announce<'a>(
+    call: &Call,
+    key: Key,
+    added: Added,
+    created: Option<&Creation>,
+    items: impl Batch<'a>,
+    verbatim: bool,
+) -> Result<Added, Refusal> {
+    let (name, _) = call.key_and_rest(0)?;
+    drop(key);
+    stats::ADDS.add((added.new.count() + usize::from(added.error.is_some())) as u64);
+    let changed = added.items(items, verbatim && created.is_none());
+    effects::announce(call.ctx, name, created, &changed, added.growth);
+    Ok(added)
+}
+
+/// Refuses a client's command whose words name a shard, counters or a window, if the filter in its
+/// key is another shard or kind, or has another window: the key was lost, and made again without
+/// these words. An obeyed command goes on.
+fn check_kind(call: &Call, value: &Stored, options: &Options) -> Result<(), Refusal> {
+    let Options { shard, cells, window, .. } = *options;
+    if (shard, cells, window) == (None, CellKind::Bits, None) || call.ctx.is_replayed() {
+        return Ok(());
+    }
+    if let Some(named) = shard
+        && value.shard() != shard
+    {
+        return Err(misrouted(call, value.shard(), Refusal::NotShard(named)));
+    }
+    if cells == CellKind::Counters && !value.counts() {
+        return Err(Refusal::NOT_COUNTING);
+    }
+    match (window, value.window()) {
+        (Some(_), None) => Err(Refusal::NO_WINDOW),
+        (Some(rules), Some(window)) if window.rules != rules => Err(Refusal::OTHER_WINDOW),
+        _ => Ok(()),
+    }
+}
+
+/// Adds `items` to a complete filter in order, and stops at the first item that cannot be added. A
+/// filter whose only layer is full continues in pages above it.
+fn add_to<'a>(
+    call: &Call,
+    value: &mut Stored,
+    items: impl Iterator<Item = &'a [u8]> + Clone,
+) -> Added {
+    let (mut added, mut why) = (Added::default(), None);
+    if let Stored::Layers(filter) = value {
+        let newest = filter.older().len();
+        let ceiling = |demand| limit::ceiling(call.ctx, demand);
+        let outcome = filter.add_each(items.clone(), ceiling, |chunk| added.push(chunk.into()));
+        added.growth = count_growth(filter, newest, added.new.ones());
+        why = match outcome {
+            Ok(()) => return added,
+            Err(Error::Overflow) => value.overflow().err(),
+            Err(error) => Some(error),
+        };
+    }
+    let rest = items.skip(added.new.count());
+    match (value, why) {
+        (Stored::Layers(filter), Some(why)) => add_uncounted(call, filter, why, rest, &mut added),
+        (Stored::Pages(paged), None) => add_to_pages(call, paged, rest, &mut added),
+        (_, why) => added.error = Some(why.map_or(Refusal::LOADING, |why| refused(call, why))),
+    }
+    added
+}
+
+/// Adds items to a filter of layers that refuses them, if a primary or an AOF sent them; they are
+/// not counted. For a filter that has no memory to grow the addition is reported, since its bits
+/// then differ from the original's.
+#[cold]
+#[inline(never)]
+fn add_uncounted<'a>(
+    call: &Call,
+    filter: &mut Filter,
+    why: Error,
+    items: impl Iterator<Item = &'a [u8]>,
+    added: &mut Added,
+) {
+    let is_full = why == Error::Full;
+    // Logs and streams of other products have the additions that they refused, too: RedisBloom all,
+    // valkey-bloom those behind others that it took. Their filters were full at the same item.
+    let refused_there =
+        is_full && matches!(filter.family(), Family::RedisBloom(_) | Family::Valkey(_));
+    if refused_there || !(call.ctx.is_replayed() || (is_full && limit::must_obey(call.ctx))) {
+        added.error = Some(refused(call, why));
+        return;
+    }
+    call.log("of a primary or an AOF added items uncounted: the filter is full");
+    if !is_full {
+        refused(call, why);
+        call.report_unapplied(c"the filter could not grow, and added items uncounted");
+    }
+    let before = Share::of_layers(filter);
+    filter.add_each_uncounted(items, |chunk| added.push(chunk.into()));
+    // Other items are counted, if there was memory after all.
+    before.changed(Share::of_layers(filter));
+}
+
+/// Counts additions to a filter of layers, of which `new` items tested absent. `newest` was the
+/// number of its newest layer before. Returns how the filter grew.
+#[inline(always)]
+fn count_growth(filter: &Filter, newest: usize, new: usize) -> Growth {
+    let layers = filter.older().len().saturating_sub(newest);
+    stats::added(new as u64);
+    if layers > 0 {
+        stats::scaled(filter, layers);
+    }
+    let filled = new > 0 && filter.expansion().factor().is_none() && filter.newest().is_full();
+    Growth { layers: layers as u64, filled, ..Growth::default() }
+}
+
+/// Counts a refused addition, and logs which limit caused it: the client's error text does not say.
+#[cold]
+fn refused(call: &Call, error: Error) -> Refusal {
+    if error == Error::Full {
+        stats::REFUSED.add(1);
+        stats::REFUSED_FULL.add(1);
+        return Refusal::FULL;
+    }
+    stats::REFUSED_GROWTH.add(1);
+    call.refused(error, Refusal::NO_GROWTH)
+}
+
+/// Adds `items` in order, and stops at the first item that cannot be added.
+///
+/// Not inlined, so that the code for other filters does not depend on it.
+#[inline(never)]
+fn add_to_pages<'a>(
+    call: &Call,
+    paged: &mut Paged,
+    items: impl Iterator<Item = &'a [u8]> + Clone,
+    added: &mut Added,
+) {
+    let author = match author(call, paged.window().is_some()) {
+        Ok(author) => author,
+        Err(refusal) => {
+            added.error = Some(refusal);
+            return;
+        }
+    };
+    let shift = due(paged, author).and_then(|now| {
+        let before = Before::of(paged, author);
+        let shift = paged.turn(now);
+        before.changed(call, paged, shift).shift
+    });
+    let before = Before::of(paged, author);
+    let ceiling = |demand| limit::ceiling(call.ctx, demand);
+    let outcome = paged.add_each(items, author, ceiling, |chunk| added.push(chunk));
+    added.growth = Growth { shift, ..before.changed(call, paged, None) };
+    added.error = outcome.err().map(|error| refused(call, error));
+}
+
+/// Adds an item, if no generation must start for it. Otherwise returns `None`, also if the item is
+/// refused.
+///
+/// Not inlined, so that the code for other filters does not depend on it.
+#[inline(never)]
+fn add_in_place(call: &Call, paged: &mut Paged, item: &[u8]) -> Option<(Addition, Growth)> {
+    let author = author(call, paged.window().is_some()).ok()?;
+    if due(paged, author).is_some() {
+        return None;
+    }
+    let before = Before::of(paged, author);
+    let hash = paged.hash(item);
+    let addition = paged.add(hash, author, |demand| limit::ceiling(call.ctx, demand)).ok()?;
+    let changed = addition.changed;
+    let growth = if changed { before.changed(call, paged, None) } else { Growth::default() };
+    Some((addition, growth))
+}
+
+/// For whom the command adds. Reads the clock for a client of a primary and a window alone.
+///
+/// # Errors
+/// `ON_REPLICA` for a window and a client of a writable replica: its items would go into a
+/// generation that may be out of the window, since time comes there from the primary.
+#[inline]
+fn author(call: &Call, is_window: bool) -> Result<Author, Refusal> {
+    match (is_window, limit::must_obey(call.ctx)) {
+        (true, true) if !call.ctx.is_replayed() => Err(Refusal::ON_REPLICA),
+        (_, true) => Ok(Author::Obeyed),
+        (false, false) => Ok(Author::Client(0)),
+        (true, false) => Ok(Author::Client(clock())),
+    }
+}
+
+/// The time, if a generation must start now before an addition.
+#[inline]
+fn due(paged: &Paged, author: Author) -> Option<i64> {
+    match (paged.window(), author) {
+        (Some(window), Author::Client(now)) if window.is_due(now) => Some(now),
+        _ => None,
+    }
+}
+
+/// The numbers of a filter of pages before additions or a shift.
+pub(super) struct Before {
+    share: Share,
+    /// Whether it refuses new items.
+    full: bool,
+    author: Author,
+    /// The number of the newest generation, and how many there are.
+    generations: (u64, usize),
+}
+
+impl Before {
+    pub(super) fn of(paged: &Paged, author: Author) -> Self {
+        let window = paged.window();
+        Self {
+            share: Share::of_pages(paged),
+            full: is_full(paged, author),
+            author,
+            generations: window.map_or((0, 0), |window| (window.number, window.generations.len())),
+        }
+    }
+
+    /// Counts what changed, after time shifted the generations if it did. On a primary, the slots
+    /// of forgotten items are removed between commands from then on.
+    pub(super) fn changed(self, call: &Call, paged: &mut Paged, shift: Option<Shift>) -> Growth {
+        let layers = self.share.grew(Share::of_pages(paged));
+        let filled = !self.full && is_full(paged, self.author);
+        let Some(window) = paged.window() else {
+            return Growth { layers, filled, ..Growth::default() };
+        };
+        let (number, count) = self.generations;
+        let opened = window.number.saturating_sub(number);
+        let had = (count as u64).saturating_add(opened);
+        stats::FORGOTTEN.add(had.saturating_sub(window.generations.len() as u64));
+        // An empty generation that starts anew keeps its number.
+        stats::SHIFTS.add(opened.max(matches!(shift, Some(Shift::Open { .. })).into()));
+        // A pass may be left of a server that stopped, or was the primary of this one: additions
+        // that sweep a page look.
+        let looks = opened > 0 || shift.is_some() || window.sweep.changes == 0;
+        let sweeps = looks && window.is_unswept() && matches!(self.author, Author::Client(_));
+        // A copy frees the pages of an emptied window, too.
+        if sweeps || (shift.is_some() && paged.release(0)) {
+            sweeps::begin(call.ctx, call.key());
+        }
+        Growth { shift, opened: opened > 0, layers, filled }
+    }
+}
+
+/// Whether it refuses new items.
+#[inline]
+fn is_full(paged: &Paged, author: Author) -> bool {
+    let now = match author {
+        Author::Client(now) => now,
+        Author::Obeyed => BEFORE_ALL,
+    };
+    let drops = paged.window().is_some_and(|window| window.rules.span == Span::Items);
+    paged.expansion().factor().is_none() && !drops && paged.items(now) >= paged.capacity()
 }

@@ -4,9 +4,9 @@
 //! The whole blob is checked before the key is opened, so a malformed blob changes nothing.
 
 use super::{
-    Argument, Call, Command, CommandSpec, Kind, addition,
-    batch::Batch,
+    Argument, Call, Command, CommandSpec, Kind, add,
     exists::{ask, queried},
+    items::Batch,
 };
 use crate::{
     codec::packed::{self, Packed},
@@ -49,7 +49,7 @@ impl Command for BulkAdd {
         let mut words = words.iter();
         let (options, format) = args::bulk_add(&mut words.by_ref().map(|word| word.bytes()))?;
         let items = Packed::new(format, blob(words.as_slice())?)?;
-        let added = addition::add(call, call.open(Access::Write)?, Some(&options), items, true)?;
+        let added = add::add(call, call.open(Access::Write)?, Some(&options), items, true)?;
         let new = &added.new;
         reply(call, new.count(), &packed::pack_answers(new.iter()), added.error);
         Ok(())

@@ -8,8 +8,7 @@ use std::iter::once;
 
 use super::{
     Argument, Call, Command, CommandSpec, ITEMS, Kind,
-    batch::{Batch, Chunks},
-    sharded,
+    items::{Batch, Chunks, check_shard},
 };
 use crate::{
     command::refusal::Refusal,
@@ -45,11 +44,11 @@ impl Command for Exists {
         let mut key = Key::open(call.ctx, name, Access::Read);
         let found = match Stored::in_key(&mut key)? {
             Some(Stored::Layers(filter)) => {
-                sharded::check(call, filter.shard(), once(bytes))?;
+                check_shard(call, filter.shard(), once(bytes))?;
                 filter.contains(lookahead.hash(filter))
             }
             Some(Stored::Pages(paged)) => {
-                sharded::check(call, paged.shard(), once(bytes))?;
+                check_shard(call, paged.shard(), once(bytes))?;
                 contains(paged, bytes)
             }
             _ => {
@@ -107,7 +106,7 @@ pub(super) fn ask<'a>(
     filter: &Stored,
     items: impl Batch<'a>,
 ) -> Result<Chunks, Refusal> {
-    sharded::check(call, filter.shard(), items.items())?;
+    check_shard(call, filter.shard(), items.items())?;
     let (mut found, items) = (Chunks::default(), items.items());
     match filter {
         Stored::Layers(filter) => filter.contains_each(items, |chunk| found.push(chunk)),

@@ -8,7 +8,7 @@
 //! BF.SHIFT is the only form in which time reaches a replica or an AOF (`filter/paged/window.rs`).
 //! It is refused to clients: a wrong time would make the filter forget what it must remember.
 
-use super::{Argument, Call, Command, CommandSpec, Kind, pages::Before};
+use super::{Argument, Call, Command, CommandSpec, Kind, add::Before};
 use crate::{
     command::{args, refusal::Refusal},
     filter::{
@@ -43,8 +43,11 @@ impl Command for Forget {
         }
         let now = clock();
         let before = Before::of(paged, Author::Client(now));
+        let generations = |paged: &Paged| paged.window().map_or(0, |w| w.generations.len());
+        let had = generations(paged);
         let shift = paged.forget(now);
-        let forgotten = before.shifted(call, paged, shift);
+        before.changed(call, paged, shift);
+        let forgotten = had.saturating_sub(generations(paged)) as u64;
         drop(key);
         if let Some(shift) = shift {
             effects::shifted(call.ctx, name, shift);
@@ -98,7 +101,7 @@ impl Command for Shifted {
         let paged = window(filter)?;
         let before = Before::of(paged, Author::Obeyed);
         paged.obey(shift).map_err(|_| Refusal::BAD_SHIFT)?;
-        before.shifted(call, paged, Some(shift));
+        before.changed(call, paged, Some(shift));
         drop(key);
         if let Shift::Sweep { .. } = shift {
             effects::replicate_shift(call.ctx, name, shift);

@@ -5,12 +5,8 @@
 //! server passed, catches a panic, and sends a refusal. For a command with two keys the server may
 //! also ask at which positions the keys are; then `entry` answers, and `run` is not called.
 
-mod addition;
-mod batch;
-mod create;
-mod pages;
+mod items;
 mod registration;
-mod sharded;
 
 use std::{
     ffi::{CStr, c_int},
@@ -54,15 +50,12 @@ macro_rules! commands {
 commands! {
     add: Add, MultiAdd, Insert;
     bulk: BulkAdd, BulkExists;
-    card: Card;
-    count: Count;
-    debug: Debug;
-    del: Del;
+    counting: Count, Del;
     dump: ScanDump, LoadChunk;
     exists: Exists, MultiExists;
     forget: Forget, Shifted;
     import: Import, Load;
-    info: Info;
+    info: Card, Debug, Info;
     merge: Merge;
     reserve: Reserve;
 }

@@ -1,0 +1,101 @@
+//! `BF.COUNT key item`: how often an item is in a counting filter, at most. `BF.DEL key item
+//! [item ...]`: deletes items from it, each once.
+//!
+//! BF.DEL answers whether the item was deleted. It is false if the item tests absent, and if its
+//! count is the highest: then nobody knows how often the item is there (`filter/paged/count.rs`).
+//! The command makes no filter larger, so it runs without `deny-oom`. Pages that could be joined,
+//! and find no memory for that, are joined by a later deletion.
+
+use super::{
+    Argument, Call, Command, CommandSpec, ITEMS, Kind,
+    exists::queried,
+    items::{Batch, Chunks, check_shard},
+};
+use crate::{
+    command::refusal::Refusal,
+    filter::paged::Paged,
+    module::{
+        api::{Access, Key, Str},
+        effects::{self, Items},
+        stats::{self, Share},
+        value::Stored,
+    },
+};
+
+/// The counting filter in the key, whose shard has the `items`; `None` for a missing key.
+fn counting<'k>(
+    call: &Call,
+    key: &'k mut Key,
+    items: &[Str],
+) -> Result<Option<&'k mut Paged>, Refusal> {
+    match queried(key)? {
+        Some(Stored::Pages(paged)) if paged.counts() => {
+            check_shard(call, paged.shard(), items.items())?;
+            Ok(Some(paged))
+        }
+        Some(_) => Err(Refusal::NOT_COUNTING),
+        None => Ok(None),
+    }
+}
+
+pub(super) struct Count;
+
+impl Command for Count {
+    const SPEC: CommandSpec = CommandSpec {
+        name: c"bf.count",
+        arity: 3,
+        summary: c"Returns how often an item is in a Bloom filter that was reserved with COUNTING",
+        complexity: c"O(1)",
+        arguments: &[Argument::new(c"item", Kind::String)],
+        ..CommandSpec::READS
+    };
+
+    fn run(call: &Call) -> Result<(), Refusal> {
+        let (_, [item]) = call.key_and()?;
+        let mut key = call.open(Access::Read)?;
+        let paged = counting(call, &mut key, &[item])?;
+        let count = paged.map_or(0, |paged| paged.count(paged.hash(item.bytes())));
+        call.ctx.reply_integer(count);
+        Ok(())
+    }
+}
+
+pub(super) struct Del;
+
+impl Command for Del {
+    const SPEC: CommandSpec = CommandSpec {
+        name: c"bf.del",
+        summary: c"Deletes items, each once, from a Bloom filter that was reserved with COUNTING",
+        complexity: c"O(N), where N is the number of items",
+        arguments: &[ITEMS],
+        ..CommandSpec::DELETES
+    };
+
+    fn run(call: &Call) -> Result<(), Refusal> {
+        let (name, items) = call.key_and_rest(1)?;
+        let mut key = call.open(Access::Write)?;
+        let mut gone = Chunks::default();
+        if let Some(paged) = counting(call, &mut key, items)? {
+            let (before, refused) = (Share::of_pages(paged), paged.refused_deletions());
+            paged.delete_each(items.items(), |chunk| gone.push(chunk));
+            before.changed(Share::of_pages(paged));
+            stats::UNDELETED.add(paged.refused_deletions().saturating_sub(refused));
+        }
+        drop(key);
+        stats::DELETES.add(items.len() as u64);
+        let all = gone.ones() == items.len();
+        let changed = if all { Items::All } else { items.select(gone.each()) };
+        effects::deleted(call.ctx, name, &changed);
+        // A primary sends what it has deleted, and nothing else.
+        if !all {
+            call.report_unapplied(c"an item was not deleted");
+        }
+        // A missing key has none of the items.
+        let each = gone.each().chain(std::iter::repeat(false)).take(items.len());
+        match items {
+            [_] => call.ctx.reply_bool(all),
+            _ => call.reply_each(items.len(), each, None),
+        }
+        Ok(())
+    }
+}
