@@ -1,5 +1,5 @@
-//! `BF.RESERVE key error_rate capacity [options]`: creates an empty filter. An addition to a missing
-//! key creates one, too: by the words of its command, and the configuration for what they leave out.
+//! `BF.RESERVE key error_rate capacity [options]`: creates an empty filter. An addition to a
+//! missing key creates one, too: by the words of its command, and the configuration for the rest.
 
 use super::{Argument, Call, Command, CommandSpec, Kind};
 use crate::{
