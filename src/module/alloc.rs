@@ -39,35 +39,30 @@ fn served(layout: Layout) -> bool {
 
 // SAFETY: 1. each block is freed by the allocator that returned it, because `served` depends only
 // on the layout and on a table that is filled before the first allocation. 2. The server's
-// functions are malloc, calloc, realloc and free, aligned to 8.
+// functions are malloc, calloc, realloc and free, aligned to 8. 3. Callers guarantee the same for
+// this allocator as for the system's. 4. The functions of the table are copied as in `served`.
 unsafe impl GlobalAlloc for Server {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        if !served(layout) {
-            // SAFETY: the caller gives the guarantees of this function.
-            return unsafe { System.alloc(layout) };
-        }
-        // SAFETY: this copies a pointer that is written once.
+        // SAFETY: 4.
         match unsafe { raw::RedisModule_TryAlloc } {
             // SAFETY: any size is allowed.
-            Some(alloc) => unsafe { alloc(layout.size()) }.cast(),
-            None => null_mut(),
+            Some(alloc) if served(layout) => unsafe { alloc(layout.size()) }.cast(),
+            // SAFETY: 3.
+            _ => unsafe { System.alloc(layout) },
         }
     }
 
     unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
         if !served(layout) {
-            // SAFETY: the caller gives the guarantees of this function.
+            // SAFETY: 3.
             return unsafe { System.alloc_zeroed(layout) };
         }
-        // SAFETY: this copies a pointer that is written once.
-        if let Some(calloc) = unsafe { raw::RedisModule_TryCalloc } {
-            // SAFETY: any size is allowed.
-            return unsafe { calloc(1, layout.size()) }.cast();
-        }
+        // SAFETY: 4.
+        let fallible = unsafe { raw::RedisModule_TryCalloc };
         // Redis 7.0 has no TryCalloc. A TryAlloc of the same size checks first whether there is
         // memory; neither call touches the pages.
-        if layout.size() >= CHECKED_FROM {
-            // SAFETY: the caller gives the guarantees of this function.
+        if fallible.is_none() && layout.size() >= CHECKED_FROM {
+            // SAFETY: 3.
             let trial = unsafe { self.alloc(layout) };
             if trial.is_null() {
                 return trial;
@@ -75,8 +70,8 @@ unsafe impl GlobalAlloc for Server {
             // SAFETY: `self.alloc` above returned it for this layout.
             unsafe { self.dealloc(trial, layout) };
         }
-        // SAFETY: this copies a pointer that is written once.
-        match unsafe { raw::RedisModule_Calloc } {
+        // SAFETY: 4.
+        match fallible.or(unsafe { raw::RedisModule_Calloc }) {
             // SAFETY: any size is allowed.
             Some(calloc) => unsafe { calloc(1, layout.size()) }.cast(),
             None => null_mut(),
@@ -84,29 +79,22 @@ unsafe impl GlobalAlloc for Server {
     }
 
     unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
-        if !served(layout) {
-            // SAFETY: the caller gives the guarantees of this function.
-            return unsafe { System.dealloc(pointer, layout) };
-        }
-        // SAFETY: this copies a pointer that is written once.
-        if let Some(free) = unsafe { raw::RedisModule_Free } {
-            // SAFETY: `pointer` comes from the server's allocator.
-            unsafe { free(pointer.cast()) };
+        // SAFETY: 4.
+        match unsafe { raw::RedisModule_Free } {
+            // SAFETY: 1.
+            Some(free) if served(layout) => unsafe { free(pointer.cast()) },
+            // SAFETY: 3.
+            _ => unsafe { System.dealloc(pointer, layout) },
         }
     }
 
     unsafe fn realloc(&self, pointer: *mut u8, layout: Layout, size: usize) -> *mut u8 {
-        if !served(layout) {
-            // SAFETY: the caller gives the guarantees of this function.
-            return unsafe { System.realloc(pointer, layout, size) };
-        }
-        // SAFETY: this copies a pointer that is written once.
-        let fallible = unsafe { raw::RedisModule_TryRealloc };
-        // SAFETY: this copies a pointer that is written once.
-        match fallible.or(unsafe { raw::RedisModule_Realloc }) {
-            // SAFETY: 1. `pointer` comes from the server's allocator. 2. `size` is not zero.
-            Some(realloc) => unsafe { realloc(pointer.cast(), size) }.cast(),
-            None => null_mut(),
+        // SAFETY: 4.
+        match unsafe { raw::RedisModule_TryRealloc }.or(unsafe { raw::RedisModule_Realloc }) {
+            // SAFETY: `pointer` is from the server's allocator by 1, and `size` is not zero by 3.
+            Some(realloc) if served(layout) => unsafe { realloc(pointer.cast(), size) }.cast(),
+            // SAFETY: 3.
+            _ => unsafe { System.realloc(pointer, layout, size) },
         }
     }
 }

@@ -18,16 +18,6 @@
 //!
 //! This file loads the module.
 
-#![deny(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::panic,
-    clippy::unreachable,
-    clippy::indexing_slicing,
-    clippy::string_slice,
-    reason = "a panic takes the database down"
-)]
-
 mod alloc;
 mod api;
 mod commands;
@@ -57,7 +47,9 @@ const NAME_TAKEN: &str = "bf: not loaded: a module of the name 'bf' is loaded al
      file or the command line names the module";
 
 /// The version as the ecosystem encodes it: MM * 10000 + mm * 100 + pp.
-const VERSION: c_int = version(env!("CARGO_PKG_VERSION"));
+const VERSION: c_int = part(env!("CARGO_PKG_VERSION_MAJOR")) * 10_000
+    + part(env!("CARGO_PKG_VERSION_MINOR")) * 100
+    + part(env!("CARGO_PKG_VERSION_PATCH"));
 
 /// A module option that the bindings lack. Valkey 9 migrates slots atomically only if every module
 /// has it.
@@ -110,11 +102,8 @@ pub unsafe extern "C" fn RedisModule_OnLoad(
 }
 
 fn load(ctx: Context, arguments: &[Str]) -> Result<(), String> {
-    if let Some(function) = api::missing() {
-        return Err(format!(
-            "this server is too old: it has no {function} (Redis 7.0 or later, or Valkey, is \
-             needed)"
-        ));
+    if api::is_too_old() {
+        return Err("this server is too old: Redis 7.0 or later, or Valkey, is needed".into());
     }
     api::load_extra_functions();
     // HANDLE_IO_ERRORS: a damaged stream is a failed load, not a crash.
@@ -156,21 +145,9 @@ fn load(ctx: Context, arguments: &[Str]) -> Result<(), String> {
     Ok(())
 }
 
-/// The number of the version `MM.mm.pp`.
-#[expect(clippy::indexing_slicing, reason = "evaluated by the compiler alone")]
-const fn version(text: &str) -> c_int {
-    let (mut number, mut part, mut i) = (0, 0, 0);
-    while i < text.len() {
-        match text.as_bytes()[i] {
-            b'.' => {
-                number = (number + part) * 100;
-                part = 0;
-            }
-            digit => part = part * 10 + (digit - b'0') as c_int,
-        }
-        i += 1;
+const fn part(digits: &str) -> c_int {
+    match c_int::from_str_radix(digits, 10) {
+        Ok(number) => number,
+        Err(_) => 0,
     }
-    number + part
 }
-
-const _: () = assert!(version("2.10.3") == 21_003);

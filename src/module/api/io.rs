@@ -1,11 +1,9 @@
 //! The server's streams of a value: RDB, DUMP, RESTORE, a full sync; the rewrite of the AOF; and
 //! the sum of DEBUG DIGEST.
 
-use std::{
-    ffi::{CStr, c_char, c_int},
-    marker::PhantomData,
-    slice,
-};
+use std::{ffi::CStr, marker::PhantomData};
+
+use redis_module::RedisBuffer;
 
 use super::{Context, Str, raw};
 use crate::codec::io;
@@ -60,72 +58,39 @@ impl<'a> Stream<'a> {
         let (command, format) = (command.as_ptr(), c"sb".as_ptr());
         call!(RedisModule_EmitAOF(self.0, command, format, key.0, data.as_ptr(), data.len()));
     }
-
-    /// Whether the last read, or one before it, went wrong.
-    fn failed(self) -> bool {
-        let failed: c_int = call!(RedisModule_IsIOError(self.0));
-        failed != 0
-    }
 }
 
 impl io::Sink for Stream<'_> {
     fn put(&mut self, bytes: &[u8]) {
-        call!(RedisModule_SaveStringBuffer(self.0, bytes.as_ptr().cast(), bytes.len()));
+        raw::save_slice(self.0, bytes);
     }
 }
 
 impl io::NumberSink for Stream<'_> {
     fn unsigned(&mut self, number: u64) {
-        call!(RedisModule_SaveUnsigned(self.0, number));
+        raw::save_unsigned(self.0, number);
     }
 
     fn double(&mut self, number: f64) {
-        call!(RedisModule_SaveDouble(self.0, number));
+        raw::save_double(self.0, number);
     }
 }
 
 impl io::Source for Stream<'_> {
-    type Piece = Piece;
+    type Piece = RedisBuffer;
 
-    fn next(&mut self) -> Option<Piece> {
-        let mut len = 0;
-        let start: *mut c_char = call!(RedisModule_LoadStringBuffer(self.0, &raw mut len));
-        let piece = Piece { start, len };
-        (!self.failed() && !start.is_null()).then_some(piece)
+    fn next(&mut self) -> Option<RedisBuffer> {
+        raw::load_string_buffer(self.0).ok()
     }
 }
 
 impl io::NumberSource for Stream<'_> {
     fn unsigned(&mut self) -> Option<u64> {
-        let value: u64 = call!(RedisModule_LoadUnsigned(self.0));
-        (!self.failed()).then_some(value)
+        raw::load_unsigned(self.0).ok()
     }
 
     fn double(&mut self) -> Option<f64> {
-        let value: f64 = call!(RedisModule_LoadDouble(self.0));
-        (!self.failed()).then_some(value)
-    }
-}
-
-/// A string that the server read and allocated.
-pub(crate) struct Piece {
-    start: *mut c_char,
-    len: usize,
-}
-
-impl AsRef<[u8]> for Piece {
-    fn as_ref(&self) -> &[u8] {
-        // SAFETY: the server allocated `len` bytes at `start`, which is not null where a piece is
-        // handed out; they are ours until dropped.
-        unsafe { slice::from_raw_parts(self.start.cast(), self.len) }
-    }
-}
-
-impl Drop for Piece {
-    fn drop(&mut self) {
-        if !self.start.is_null() {
-            call!(RedisModule_Free(self.start.cast()));
-        }
+        raw::load_double(self.0).ok()
     }
 }
 

@@ -3,8 +3,8 @@
 //! The server fills a table of function pointers when it loads the module. The allocator reads it,
 //! and `call!`, which passes any pointer: so it is known in this directory alone. A pointer of the
 //! server becomes one of these types by an `unsafe fn new`, in an entry point or a callback, and
-//! lives no longer than that call. The load entry refuses a server that lacks a function in
-//! `missing`; a call of any other missing function returns zero or null.
+//! lives no longer than that call. The load entry refuses a server that `is_too_old`; a call of any
+//! other missing function returns zero or null.
 //!
 //! ```text
 //!   context        a running call: replies, the log, replication, signals of changed keys
@@ -12,7 +12,6 @@
 //!   string         the server's strings, borrowed and owned
 //!   key            an open key and its value
 //!   io             streams of a value: RDB, AOF, digest
-//!   defrag         a call of active defragmentation
 //!   server_info    sections of INFO, the server's and ours
 //! ```
 //!
@@ -42,7 +41,6 @@ macro_rules! call {
 }
 
 mod context;
-mod defrag;
 mod io;
 mod key;
 mod registration;
@@ -50,41 +48,17 @@ mod server_info;
 mod string;
 
 pub(crate) use context::{Context, Pace};
-pub(crate) use defrag::Defrag;
 pub(crate) use io::{Digest, Stream};
 pub(crate) use key::{Access, Key};
 pub(crate) use registration::NewCommand;
 pub(crate) use server_info::InfoSection;
 pub(crate) use string::{OwnedStr, Str, free_string, logged};
 
-/// The name of the first function that the module needs and the server lacks.
-///
-/// Checks only functions that some server in use lacks: Redis 7.0 has all of them, 6.2 does not.
-pub(crate) fn missing() -> Option<&'static str> {
-    macro_rules! first_missing {
-        ($($name:ident),* $(,)?) => {
-            $(
-                // SAFETY: the table is written once, before this runs.
-                if unsafe { raw::$name }.is_none() {
-                    return Some(stringify!($name));
-                }
-            )*
-        };
-    }
-    first_missing!(
-        RedisModule_TryAlloc,
-        RedisModule_MallocSize,
-        RedisModule_SetCommandInfo,
-        RedisModule_GetCommand,
-        RedisModule_RegisterStringConfig,
-        RedisModule_LoadConfigs,
-        RedisModule_ReplyWithBool,
-        RedisModule_ReplyWithMap,
-        RedisModule_GetServerInfo,
-        RedisModule_SubscribeToServerEvent,
-        RedisModule_KeyAtPosWithFlags,
-    );
-    None
+/// Whether the server is Redis 6.2 or older, which lack functions that the module needs. Redis 7.0
+/// has all of them.
+pub(crate) fn is_too_old() -> bool {
+    // SAFETY: the table is written once, before this runs.
+    unsafe { raw::RedisModule_RegisterStringConfig }.is_none()
 }
 
 /// `RedisModule_MustObeyClient(ctx)`, which Valkey has since 8.1 and the bindings lack.

@@ -21,13 +21,7 @@ impl Context<'_> {
 impl ServerInfo {
     /// The value of a field as an unsigned number; `None` if it is missing or not a number.
     pub(crate) fn number(&self, field: &CStr) -> Option<u64> {
-        let mut error = 0;
-        let value: u64 = call!(RedisModule_ServerInfoGetFieldUnsigned(
-            self.0.as_ptr(),
-            field.as_ptr(),
-            &raw mut error
-        ));
-        (error == 0).then_some(value)
+        self.text(field)?.parse().ok()
     }
 
     /// The value of a field as text; `None` if it is missing or not UTF-8.

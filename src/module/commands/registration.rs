@@ -13,6 +13,8 @@ use std::{
     iter::once,
 };
 
+use redis_module::commands::{BeginSearch, FindKeys, KeySpec, KeySpecFlags};
+
 use super::super::api::{Context, NewCommand, Str, raw};
 use crate::command::{
     argument::{Argument, Kind},
@@ -182,12 +184,27 @@ impl CommandSpec {
             }
         }
         arguments.push(END_OF_ARGUMENTS);
+        let keys = |begin, last, flags| {
+            raw::RedisModuleCommandKeySpec::from(&KeySpec::new(
+                None,
+                KeySpecFlags::from_bits_truncate(flags),
+                begin,
+                FindKeys::new_range(last, 1, 0),
+            ))
+        };
+        let second = SECOND_KEY_WORD as c_int;
         let second = match self.other_keys {
-            OtherKeys::Behind(word) => key_behind(word),
-            OtherKeys::All => keys_at(SECOND_KEY_WORD, -1, SECOND_KEY_FLAGS),
+            // The word is found at any place, because no kind of spec can name one place.
+            OtherKeys::Behind(word) => keys(
+                BeginSearch::new_keyword(word.to_string_lossy().into_owned(), second),
+                0,
+                SECOND_KEY_FLAGS | raw::REDISMODULE_CMD_KEY_INCOMPLETE,
+            ),
+            OtherKeys::All => keys(BeginSearch::new_index(second), -1, SECOND_KEY_FLAGS),
             OtherKeys::None => END_OF_KEY_SPECS,
         };
-        let mut key_specs = [keys_at(1, 0, self.uses.key_flags()), second, END_OF_KEY_SPECS];
+        let first = keys(BeginSearch::new_index(1), 0, self.uses.key_flags());
+        let mut key_specs = [first, second, END_OF_KEY_SPECS];
         let info = raw::RedisModuleCommandInfo {
             version: &raw const VERSION,
             summary: self.summary.as_ptr(),
@@ -232,34 +249,6 @@ const SECOND_KEY_FLAGS: u32 = raw::REDISMODULE_CMD_KEY_RO | raw::REDISMODULE_CMD
 
 /// The position after the first key: of the word of a second key, or of the second of several keys.
 const SECOND_KEY_WORD: usize = 2;
-
-/// The spec of the keys from `position` up to `last`, counted from there, or from the end of the
-/// command if negative.
-fn keys_at(position: usize, last: c_int, flags: u32) -> raw::RedisModuleCommandKeySpec {
-    let mut spec = END_OF_KEY_SPECS;
-    spec.flags = u64::from(flags);
-    spec.begin_search_type = raw::RedisModuleKeySpecBeginSearchType_REDISMODULE_KSPEC_BS_INDEX;
-    spec.bs.index.pos = position as c_int;
-    spec.find_keys_type = raw::RedisModuleKeySpecFindKeysType_REDISMODULE_KSPEC_FK_RANGE;
-    spec.fk.range = raw::RedisModuleCommandKeySpec__bindgen_ty_2__bindgen_ty_1 {
-        lastkey: last,
-        keystep: 1,
-        limit: 0,
-    };
-    spec
-}
-
-/// The spec of the second key. It follows a word at any place, because no kind of spec can name one
-/// place.
-fn key_behind(word: &'static CStr) -> raw::RedisModuleCommandKeySpec {
-    let mut spec = keys_at(0, 0, SECOND_KEY_FLAGS | raw::REDISMODULE_CMD_KEY_INCOMPLETE);
-    spec.begin_search_type = raw::RedisModuleKeySpecBeginSearchType_REDISMODULE_KSPEC_BS_KEYWORD;
-    spec.bs.keyword = raw::RedisModuleCommandKeySpec__bindgen_ty_1__bindgen_ty_2 {
-        keyword: word.as_ptr(),
-        startfrom: SECOND_KEY_WORD as c_int,
-    };
-    spec
-}
 
 /// What the descriptions of arguments point to.
 #[derive(Default)]

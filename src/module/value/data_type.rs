@@ -49,7 +49,6 @@ pub(crate) fn register(ctx: Context) -> bool {
     let valkeys = raw::RedisModuleTypeMethods {
         rdb_load: Some(rdb::load_valkey),
         rdb_save: Some(rdb::save_valkey),
-        aof_rewrite: Some(aof::rewrite_valkey),
         ..own
     };
     let own = ctx.create_type(NAME, native::rdb::ENCODING_VERSION, own);

@@ -13,14 +13,12 @@
 
 use std::ffi::{c_int, c_void};
 
+use redis_module::{defrag::DefragContext, raw, raw::Status};
+
 use super::Stored;
 use crate::{
     filter::{Filter, paged::Paged},
-    module::{
-        api::{Defrag, raw},
-        panic_guard::guarded,
-        stats,
-    },
+    module::{panic_guard::guarded, stats},
 };
 
 /// The largest array that is moved, in bytes. A copy of this size takes about 100 microseconds.
@@ -34,8 +32,9 @@ pub(super) unsafe extern "C" fn defrag(
 ) -> c_int {
     guarded("defrag", 0, || {
         // SAFETY: the server passes its own context, for this call.
-        let defrag = unsafe { Defrag::new(ctx) };
-        let done = defrag.cursor();
+        let defrag = &unsafe { DefragContext::new(ctx) };
+        // There is none in the first call for a value.
+        let done = defrag.get_cursor().unwrap_or(0);
         // SAFETY: the server passes a pointer to its pointer to a live value, and nothing else uses
         // that pointer during this call.
         let place = unsafe { &mut *value };
@@ -54,13 +53,13 @@ pub(super) unsafe extern "C" fn defrag(
                 load.filter_mut().and_then(|filter| move_layers(defrag, filter, done))
             }
         };
-        next.is_some_and(|next| defrag.set_cursor(next)).into()
+        next.is_some_and(|next| defrag.set_cursor(next) == Status::Ok).into()
     })
 }
 
 /// Moves the bits of layers from number `from` on, until it is time to stop. Returns the number of
 /// the next layer then.
-fn move_layers(defrag: Defrag, filter: &mut Filter, from: u64) -> Option<u64> {
+fn move_layers(defrag: &DefragContext, filter: &mut Filter, from: u64) -> Option<u64> {
     let (first, newest) = (usize::try_from(from).unwrap_or(0), filter.older().len());
     for (number, layer) in (first..).zip(filter.layers_from_mut(first)) {
         let bytes = size_of_val(layer.bits().words());
@@ -76,22 +75,25 @@ fn move_layers(defrag: Defrag, filter: &mut Filter, from: u64) -> Option<u64> {
 }
 
 /// As [`move_layers`], for pages.
-fn move_pages(defrag: Defrag, paged: &mut Paged, from: u64) -> Option<u64> {
+fn move_pages(defrag: &DefragContext, paged: &mut Paged, from: u64) -> Option<u64> {
     let mover = |array: *mut u8, bytes| offer_array(defrag, array, bytes);
     // SAFETY: as above.
     unsafe { paged.relocate(from, mover, || defrag.should_stop()) }
 }
 
 /// Offers an array of so many bytes to the server, unless it is too large.
-fn offer_array(defrag: Defrag, array: *mut u8, bytes: usize) -> *mut u8 {
+fn offer_array(defrag: &DefragContext, array: *mut u8, bytes: usize) -> *mut u8 {
     if bytes <= LARGEST { offer(defrag, array) } else { std::ptr::null_mut() }
 }
 
 /// Offers an allocation to the server. Returns its new address, or null if it stays in place.
-fn offer(defrag: Defrag, allocation: *mut u8) -> *mut u8 {
+fn offer(defrag: &DefragContext, allocation: *mut u8) -> *mut u8 {
     // SAFETY: the allocation belongs to the value, whose owner replaces the address.
-    let moved = unsafe { defrag.offer(allocation.cast()) };
-    let counter = if moved.is_null() { &stats::DEFRAG_MISSES } else { &stats::DEFRAG_HITS };
-    counter.add(1);
-    moved.cast()
+    let moved = unsafe { defrag.defrag_realloc(allocation) };
+    if moved == allocation {
+        stats::DEFRAG_MISSES.add(1);
+        return std::ptr::null_mut();
+    }
+    stats::DEFRAG_HITS.add(1);
+    moved
 }
