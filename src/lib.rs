@@ -19,9 +19,23 @@
     clippy::disallowed_methods,
     reason = "bits, sizes and accepted inputs must be the same on every machine"
 )]
+#![deny(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::unreachable,
+    clippy::indexing_slicing,
+    clippy::string_slice,
+    reason = "a panic stops the database"
+)]
 
 pub mod codec;
 pub mod command;
+#[expect(
+    clippy::expect_used,
+    clippy::indexing_slicing,
+    reason = "its input was checked, and its loops are hot"
+)]
 pub mod filter;
 #[cfg(feature = "module")]
 pub mod module;

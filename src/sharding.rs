@@ -12,16 +12,6 @@
 //! The CRC has no secret: whoever wants to can make items of one shard. The error rate of a filter
 //! does not depend on it, because the filter hashes items under its own seed.
 
-#![deny(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::panic,
-    clippy::unreachable,
-    clippy::indexing_slicing,
-    clippy::string_slice,
-    reason = "a panic stops the database"
-)]
-
 use crc32fast::Hasher;
 
 /// The name of the rule in a descriptor.

@@ -11,16 +11,6 @@
 //!
 //! `module::commands` executes the commands. Fuzzers link this module as it is.
 
-#![deny(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::panic,
-    clippy::unreachable,
-    clippy::indexing_slicing,
-    clippy::string_slice,
-    reason = "a panic stops the database"
-)]
-
 pub mod args;
 pub mod argument;
 pub mod number;
