@@ -177,7 +177,7 @@ impl Window {
     }
 
     /// The number of the oldest generation that is alive.
-    fn first_alive(&self) -> u64 {
+    pub fn first_alive(&self) -> u64 {
         self.number + 1 - self.generations.len() as u64
     }
 

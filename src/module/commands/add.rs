@@ -436,8 +436,8 @@ pub(super) struct Before {
     /// Whether it refuses new items.
     full: bool,
     author: Author,
-    /// The number of the newest generation, and how many there are.
-    generations: (u64, usize),
+    /// The numbers of the oldest and the newest generation.
+    generations: (u64, u64),
 }
 
 impl Before {
@@ -447,7 +447,7 @@ impl Before {
             share: Share::of_pages(paged),
             full: is_full(paged, author),
             author,
-            generations: window.map_or((0, 0), |window| (window.number, window.generations.len())),
+            generations: window.map_or((0, 0), |window| (window.first_alive(), window.number)),
         }
     }
 
@@ -459,12 +459,16 @@ impl Before {
         let Some(window) = paged.window() else {
             return Growth { layers, filled, ..Growth::default() };
         };
-        let (number, count) = self.generations;
-        let opened = window.number.saturating_sub(number);
-        let had = (count as u64).saturating_add(opened);
-        stats::FORGOTTEN.add(had.saturating_sub(window.generations.len() as u64));
-        // An empty generation that starts anew keeps its number.
-        stats::SHIFTS.add(opened.max(matches!(shift, Some(Shift::Open { .. })).into()));
+        let (oldest, newest) = self.generations;
+        let opened = window.number.saturating_sub(newest);
+        stats::FORGOTTEN.add(window.first_alive().saturating_sub(oldest));
+        stats::SHIFTS.add(match shift {
+            None => opened,
+            // An empty generation that starts anew keeps its number.
+            Some(Shift::Open { .. }) => 1,
+            // A window that forgets all has an empty generation that has not started.
+            Some(Shift::Forget { .. } | Shift::Sweep { .. }) => 0,
+        });
         // A pass may be left of a server that stopped, or was the primary of this one: additions
         // that sweep a page look.
         let looks = opened > 0 || shift.is_some() || window.sweep.changes == 0;

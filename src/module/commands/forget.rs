@@ -13,7 +13,7 @@ use crate::{
     command::{args, refusal::Refusal},
     filter::{
         Author,
-        paged::{Paged, Shift},
+        paged::{Paged, Shift, Window},
     },
     module::{
         api::{Access, Key, clock},
@@ -43,11 +43,11 @@ impl Command for Forget {
         }
         let now = clock();
         let before = Before::of(paged, Author::Client(now));
-        let generations = |paged: &Paged| paged.window().map_or(0, |w| w.generations.len());
-        let had = generations(paged);
+        let oldest = |paged: &Paged| paged.window().map_or(0, Window::first_alive);
+        let first = oldest(paged);
         let shift = paged.forget(now);
         before.changed(call, paged, shift);
-        let forgotten = had.saturating_sub(generations(paged)) as u64;
+        let forgotten = oldest(paged).saturating_sub(first);
         drop(key);
         if let Some(shift) = shift {
             effects::shifted(call.ctx, name, shift);
@@ -108,7 +108,7 @@ impl Command for Shifted {
         } else {
             effects::shifted(call.ctx, name, shift);
         }
-        call.ctx.reply_ok();
+        call.ctx.reply_simple(c"OK");
         Ok(())
     }
 }
