@@ -5,14 +5,13 @@
 //! atomic additions, and the first, on the hot path, only a load and a store.
 
 use std::{
-    ffi::{CStr, c_int},
+    ffi::c_int,
     sync::atomic::{AtomicU64, Ordering::Relaxed},
 };
 
-use super::{
-    api::{InfoSection, raw},
-    panic_guard::guarded,
-};
+use redis_module::raw::{self, Status, add_info_field_unsigned_long_long, add_info_section};
+
+use super::panic_guard::guarded;
 use crate::{
     codec::native::Load,
     filter::{Filter, Layer, paged::Paged},
@@ -47,54 +46,54 @@ impl Counter {
 macro_rules! counters {
     ($($(#[$what:meta])* $counter:ident: $field:literal;)+) => {
         $($(#[$what])* pub(crate) static $counter: Counter = Counter::new();)+
-        const COUNTERS: &[(&CStr, &Counter)] = &[$(($field, &$counter)),+];
+        const COUNTERS: &[(&str, &Counter)] = &[$(($field, &$counter)),+];
     };
 }
 
 counters! {
     /// Items that commands tried to add.
-    ADDS: c"adds";
+    ADDS: "adds";
     /// Items that commands queried.
-    CHECKS: c"checks";
+    CHECKS: "checks";
     /// Items that commands queried and that tested present.
-    POSITIVES: c"positives";
+    POSITIVES: "positives";
     /// Queries and deletions of a missing key.
-    MISSING: c"missing";
+    MISSING: "missing";
     /// Filters that were read from RDB or RESTORE, completed by BF.LOADCHUNK, or made by BF.LOAD or
     /// BF.IMPORT.
-    LOADS: c"loads";
+    LOADS: "loads";
     /// Refusals to create a filter, to add a layer, or to add to a full non-scaling filter.
-    REFUSED: c"refused";
+    REFUSED: "refused";
     /// Refusals to add a layer.
-    REFUSED_GROWTH: c"refused_growth";
+    REFUSED_GROWTH: "refused_growth";
     /// Refusals to add to a full non-scaling filter.
-    REFUSED_FULL: c"refused_full";
+    REFUSED_FULL: "refused_full";
     /// Layers that were added to full filters.
-    SCALED: c"scaled";
+    SCALED: "scaled";
     /// Non-scaling filters that became full.
-    FILLED: c"filled";
+    FILLED: "filled";
     /// Items that commands tried to delete.
-    DELETES: c"deletes";
+    DELETES: "deletes";
     /// Items that commands tried to delete, that tested present and were not deleted.
-    UNDELETED: c"undeleted";
+    UNDELETED: "undeleted";
     /// Commands of clients that stopped at an item of another shard, or named another shard than
     /// the filter is.
-    MISROUTED: c"misrouted";
+    MISROUTED: "misrouted";
     /// Commands from a primary, an AOF or a slot migration that could not be applied.
-    UNAPPLIED: c"unapplied";
+    UNAPPLIED: "unapplied";
     /// Generations that were begun in filters with a window: opened, or empty and started anew.
-    SHIFTS: c"shifts";
+    SHIFTS: "shifts";
     /// Generations that were given back.
-    FORGOTTEN: c"forgotten";
+    FORGOTTEN: "forgotten";
     /// Allocations that active defragmentation moved.
-    DEFRAG_HITS: c"defrag_hits";
+    DEFRAG_HITS: "defrag_hits";
     /// Allocations that active defragmentation was offered and left in place.
-    DEFRAG_MISSES: c"defrag_misses";
+    DEFRAG_MISSES: "defrag_misses";
 }
 
 /// Numbers of filters that are summed, modulo 2^64, by their fields of INFO. Only forged counts
 /// exceed 2^64; the sums are correct again once the forged filters are freed.
-const TOTALS: [&CStr; 6] = [c"bytes", c"filters", c"layers", c"items", c"capacity", c"windows"];
+const TOTALS: [&str; 6] = ["bytes", "filters", "layers", "items", "capacity", "windows"];
 const BYTES: usize = 0;
 const LAYERS: usize = 2;
 const ITEMS: usize = 3;
@@ -184,15 +183,18 @@ pub(crate) fn scaled(filter: &Filter, layers: usize) {
 /// Fills the module's section of INFO.
 pub(super) unsafe extern "C" fn info(ctx: *mut raw::RedisModuleInfoCtx, _: c_int) {
     guarded("info", (), || {
-        // The server refuses a section that the client did not ask for.
-        // SAFETY: the server passes its own context, for this call.
-        let Some(section) = (unsafe { InfoSection::begin(ctx) }) else {
+        // The section is called after the module. The server refuses one that the client did not
+        // ask for.
+        if add_info_section(ctx, None) != Status::Ok {
             return;
-        };
+        }
+        let field = |name, number| add_info_field_unsigned_long_long(ctx, name, number);
         // Only the main thread makes filters, and it runs this: none is made between two reads.
         for (name, (made, freed)) in TOTALS.iter().zip(MADE.iter().zip(&FREED)) {
-            section.field(name, made.get().wrapping_sub(freed.get()));
+            field(name, made.get().wrapping_sub(freed.get()));
         }
-        COUNTERS.iter().for_each(|(name, counter)| section.field(name, counter.get()));
+        for (name, counter) in COUNTERS {
+            field(name, counter.get());
+        }
     });
 }

@@ -40,26 +40,22 @@ pub(crate) fn report(ctx: Context, what: &[u8], key: &[u8], why: impl Display) {
     });
 }
 
-/// Puts a placeholder in the place of the filter in the key `name`, which would answer "absent" of
-/// items that could not be added, or into the key if it is missing.
+/// Puts a placeholder into the key `name` if it is missing, and in the place of a filter if that
+/// `lacks` items that could not be added: it would answer "absent" of them. The AOF of this server
+/// and the replicas of a slot's new node get the placeholder as a header of a dump, since they do
+/// not get the command.
 #[cold]
-pub(crate) fn give_up(ctx: Context, name: Str) {
+pub(crate) fn leave_placeholder(ctx: Context, name: Str, lacks: bool) {
     let mut key = Key::open(ctx, name, Access::Write);
-    if matches!(Stored::complete_in_key(&mut key), Ok(Some(_))) {
-        key.delete();
-        drop(key);
-        effects::dropped(ctx, name);
-    }
-    leave_placeholder(ctx, name);
-}
-
-/// Puts a placeholder into the key `name` if it is missing. The AOF of this server and the replicas
-/// of a slot's new node get it as a header of a dump, since they do not get the command.
-#[cold]
-pub(crate) fn leave_placeholder(ctx: Context, name: Str) {
-    let mut key = Key::open(ctx, name, Access::Write);
-    if !matches!(Stored::in_key(&mut key), Ok(None)) {
-        return;
+    match Stored::complete_in_key(&mut key) {
+        Ok(None) => {}
+        Ok(Some(_)) if lacks => {
+            key.delete();
+            drop(key);
+            effects::dropped(ctx, name);
+            key = Key::open(ctx, name, Access::Write);
+        }
+        _ => return,
     }
     let Some(value) = Stored::placeholder() else {
         return;

@@ -30,11 +30,6 @@ impl Context<'_> {
         unsafe { Self::new(std::ptr::null_mut()) }
     }
 
-    /// Replies `OK`.
-    pub(crate) fn reply_ok(self) {
-        call!(RedisModule_ReplyWithSimpleString(self.0, c"OK".as_ptr()));
-    }
-
     pub(crate) fn reply_simple(self, text: &CStr) {
         call!(RedisModule_ReplyWithSimpleString(self.0, text.as_ptr()));
     }
@@ -110,7 +105,6 @@ impl Context<'_> {
         self.warn_at(&PACE, text);
     }
 
-    /// Writes a warning if the pace allows it.
     #[cold]
     pub(crate) fn warn_at(self, pace: &Pace, text: impl FnOnce() -> String) {
         if pace.allows() {
@@ -123,7 +117,6 @@ impl Context<'_> {
         call!(RedisModule_GetContextFlags(self.0))
     }
 
-    /// The number of the selected database.
     pub(crate) fn database(self) -> c_int {
         call!(RedisModule_GetSelectedDb(self.0))
     }
@@ -151,7 +144,6 @@ impl Context<'_> {
             || self.flags() & (replayed | flags) as c_int != 0
     }
 
-    /// Whether the client speaks RESP3.
     pub(crate) fn speaks_resp3(self) -> bool {
         self.flags() & raw::REDISMODULE_CTX_FLAGS_RESP3 as c_int != 0
     }
@@ -184,7 +176,6 @@ impl Context<'_> {
         call!(RedisModule_KeyAtPosWithFlags(self.0, position, flags as c_int));
     }
 
-    /// Replicates the running command unchanged.
     #[inline]
     pub(crate) fn replicate_verbatim(self) {
         call!(RedisModule_ReplicateVerbatim(self.0));

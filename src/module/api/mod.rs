@@ -12,7 +12,7 @@
 //!   string         the server's strings, borrowed and owned
 //!   key            an open key and its value
 //!   io             streams of a value: RDB, AOF, digest
-//!   server_info    sections of INFO, the server's and ours
+//!   server_info    sections of INFO
 //! ```
 //!
 //! The `RedisString` of the `redis-module` crate does not serve: it retains, copies and frees every
@@ -51,7 +51,6 @@ pub(crate) use context::{Context, Pace};
 pub(crate) use io::{Digest, Stream};
 pub(crate) use key::{Access, Key};
 pub(crate) use registration::NewCommand;
-pub(crate) use server_info::InfoSection;
 pub(crate) use string::{OwnedStr, Str, free_string, logged};
 
 /// Whether the server is Redis 6.2 or older, which lack functions that the module needs. Redis 7.0

@@ -1,8 +1,7 @@
-//! Sections of INFO: the server's, which are read, and the module's, which is written.
+//! Sections of INFO, which are read.
 
 use std::{
-    ffi::{CStr, c_char, c_int},
-    marker::PhantomData,
+    ffi::{CStr, c_char},
     ptr::NonNull,
 };
 
@@ -44,28 +43,5 @@ impl ServerInfo {
 impl Drop for ServerInfo {
     fn drop(&mut self) {
         call!(RedisModule_FreeServerInfo(std::ptr::null_mut(), self.0.as_ptr()));
-    }
-}
-
-/// The module's section, while the server collects it.
-pub(crate) struct InfoSection<'a>(
-    *mut raw::RedisModuleInfoCtx,
-    PhantomData<&'a raw::RedisModuleInfoCtx>,
-);
-
-impl InfoSection<'_> {
-    /// Begins the section; `None` if the client did not ask for it.
-    ///
-    /// # Safety
-    /// `ctx` is the context of the callback, and alive as long as this is.
-    pub(crate) unsafe fn begin(ctx: *mut raw::RedisModuleInfoCtx) -> Option<Self> {
-        // Without a name it is called after the module.
-        let begun: c_int = call!(RedisModule_InfoAddSection(ctx, std::ptr::null()));
-        (begun == raw::REDISMODULE_OK as c_int).then_some(Self(ctx, PhantomData))
-    }
-
-    /// Adds a field.
-    pub(crate) fn field(&self, name: &CStr, value: u64) {
-        call!(RedisModule_InfoAddFieldULongLong(self.0, name.as_ptr(), value));
     }
 }

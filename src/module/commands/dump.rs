@@ -88,7 +88,7 @@ impl Command for LoadChunk {
         if taken != Taken::Repeated {
             effects::loaded(call.ctx, name, taken == Taken::Last);
         }
-        call.ctx.reply_ok();
+        call.ctx.reply_simple(c"OK");
         Ok(())
     }
 }

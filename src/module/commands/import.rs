@@ -105,6 +105,6 @@ fn put(
     drop(key);
     stats::LOADS.add(1);
     effects::loaded(call.ctx, name, true);
-    call.ctx.reply_ok();
+    call.ctx.reply_simple(c"OK");
     Ok(())
 }

@@ -70,7 +70,7 @@ impl Command for Merge {
         if let Some(growth) = growth {
             effects::merged(ctx, name, created, growth);
         }
-        ctx.reply_ok();
+        ctx.reply_simple(c"OK");
         Ok(())
     }
 }

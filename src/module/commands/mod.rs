@@ -168,10 +168,9 @@ impl Call<'_> {
             self.report_unapplied(&text);
         }
         if is_lost && let Some(&key) = self.words.get(1) {
-            match self.uses {
-                Uses::Adds if !refusal.is_of_the_options() => unapplied::give_up(self.ctx, key),
-                Uses::Adds | Uses::Fills => unapplied::leave_placeholder(self.ctx, key),
-                Uses::Reads | Uses::Deletes => {}
+            let lacks = self.uses == Uses::Adds && !refusal.is_of_the_options();
+            if matches!(self.uses, Uses::Adds | Uses::Fills) {
+                unapplied::leave_placeholder(self.ctx, key, lacks);
             }
         }
         if refusal == Refusal::ARITY {

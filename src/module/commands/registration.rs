@@ -184,26 +184,32 @@ impl CommandSpec {
             }
         }
         arguments.push(END_OF_ARGUMENTS);
-        let keys = |begin, last, flags| {
+        let keys = |position, last, flags| {
             raw::RedisModuleCommandKeySpec::from(&KeySpec::new(
                 None,
                 KeySpecFlags::from_bits_truncate(flags),
-                begin,
+                BeginSearch::new_index(position),
                 FindKeys::new_range(last, 1, 0),
             ))
         };
-        let second = SECOND_KEY_WORD as c_int;
+        let position = SECOND_KEY_WORD as c_int;
         let second = match self.other_keys {
-            // The word is found at any place, because no kind of spec can name one place.
-            OtherKeys::Behind(word) => keys(
-                BeginSearch::new_keyword(word.to_string_lossy().into_owned(), second),
-                0,
-                SECOND_KEY_FLAGS | raw::REDISMODULE_CMD_KEY_INCOMPLETE,
-            ),
-            OtherKeys::All => keys(BeginSearch::new_index(second), -1, SECOND_KEY_FLAGS),
             OtherKeys::None => END_OF_KEY_SPECS,
+            OtherKeys::All => keys(position, -1, SECOND_KEY_FLAGS),
+            // It follows the word at any place, because no kind of spec can name one place.
+            OtherKeys::Behind(word) => raw::RedisModuleCommandKeySpec {
+                begin_search_type:
+                    raw::RedisModuleKeySpecBeginSearchType_REDISMODULE_KSPEC_BS_KEYWORD,
+                bs: raw::RedisModuleCommandKeySpec__bindgen_ty_1 {
+                    keyword: raw::RedisModuleCommandKeySpec__bindgen_ty_1__bindgen_ty_2 {
+                        keyword: word.as_ptr(),
+                        startfrom: position,
+                    },
+                },
+                ..keys(position, 0, SECOND_KEY_FLAGS | raw::REDISMODULE_CMD_KEY_INCOMPLETE)
+            },
         };
-        let first = keys(BeginSearch::new_index(1), 0, self.uses.key_flags());
+        let first = keys(1, 0, self.uses.key_flags());
         let mut key_specs = [first, second, END_OF_KEY_SPECS];
         let info = raw::RedisModuleCommandInfo {
             version: &raw const VERSION,

@@ -49,7 +49,7 @@ impl Command for Reserve {
         drop(key);
         let nothing = Items::Listed(Vec::new());
         effects::announce(call.ctx, name, Some(&created), &nothing, Growth::default());
-        call.ctx.reply_ok();
+        call.ctx.reply_simple(c"OK");
         Ok(())
     }
 }
