@@ -1,10 +1,10 @@
-//! BF.IMPORT of Guava filters and bitmaps: any bytes are refused or give a filter that works.
+//! BF.IMPORT of Guava filters: any bytes are refused or give a filter that works.
 //!
 //! ```text
 //!   ┌──────┬──────────┬──────┬─ ─ ─ ─┐   form 0: Guava bytes alone
 //!   │ form │ capacity │ rate │ bytes │   form 1: Guava bytes with capacity and rate
-//!   │ u8   │ u64      │ f64  │       │   form 2: bitmap, MURMUR128_MITZ_32
-//!   └──────┴──────────┴──────┴─ ─ ─ ─┘   form 3: bitmap, MURMUR128_MITZ_64
+//!   │ u8   │ u64      │ f64  │       │
+//!   └──────┴──────────┴──────┴─ ─ ─ ─┘
 //! ```
 
 #![no_main]
@@ -15,7 +15,7 @@ mod sane;
 mod strings;
 
 use libfuzzer_sys::fuzz_target;
-use redis_bloom::codec::guava::{self, Purpose, Strategy};
+use redis_bloom::codec::guava::{self, Purpose};
 
 fuzz_target!(|data: &[u8]| {
     let Some((&[form, ref numbers @ ..], bytes)) = data.split_first_chunk::<17>() else {
@@ -30,8 +30,6 @@ fuzz_target!(|data: &[u8]| {
     let read = match form {
         0 => guava::read(bytes, None, sane::CEILING),
         1 if in_range => guava::read(bytes, Some(purpose), sane::CEILING),
-        2 if in_range => guava::read_bitmap(bytes, Strategy::Mitz32, purpose, sane::CEILING),
-        3 if in_range => guava::read_bitmap(bytes, Strategy::Mitz64, purpose, sane::CEILING),
         _ => return,
     };
     if let Ok(mut filter) = read {

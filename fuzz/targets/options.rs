@@ -41,8 +41,8 @@ fuzz_target!(|data: &[u8]| {
     let mut rest = words();
     let form = rest.next().unwrap_or_default();
     match args::import(form, rest) {
-        Ok(args::Import::Guava(None)) => {}
-        Ok(args::Import::Guava(Some(purpose)) | args::Import::Bitmap(_, purpose)) => {
+        Ok(None) => {}
+        Ok(Some(purpose)) => {
             assert!(purpose.capacity > 0 && purpose.error_rate < 1.0);
         }
         Err(refusal) => refused(refusal),

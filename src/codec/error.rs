@@ -15,10 +15,6 @@ pub enum Error {
     Version(u16),
     #[error("capacity and rate give {wanted} bits and {probes} probes")]
     Design { wanted: u64, probes: u64 },
-    #[error("bit {highest} is set, but capacity and rate give {bits} bits")]
-    Beyond { highest: u64, bits: u64 },
-    #[error("no bit above {highest} is set, but capacity and rate give {bits} bits")]
-    Short { highest: u64, bits: u64 },
     #[error("the chunk belongs to another filter, or the filter grew while it was dumped")]
     OtherFilter,
     #[error("a chunk of bytes {from}..{to} does not follow {received} received bytes")]

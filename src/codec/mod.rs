@@ -6,7 +6,7 @@
 //!   native         this module's own encodings (RDB, DUMP, SCANDUMP)
 //!   redisbloom     RedisBloom's RDB, encoding versions 0 to 4, and its SCANDUMP chunks
 //!   valkey_bloom   valkey-bloom's RDB, encoding version 1, and the blob of its BF.LOAD
-//!   guava          the bytes of Guava's BloomFilter.writeTo, and bitmaps; read only
+//!   guava          the bytes of Guava's BloomFilter.writeTo; read only
 //!   packed         many items in one string, and their answers in another (BF.BULKADD)
 //! ```
 //!

@@ -5,8 +5,7 @@
 //!   INSERT   key  [options]  ITEMS item ...
 //!   BULKADD  key  [options]  LINES | LENGTHS | WIDTH n  blob
 //!   BULKEXISTS key           LINES | LENGTHS | WIDTH n  blob
-//!   IMPORT   key  GUAVA bytes [CAPACITY n] [ERROR e]
-//!            key  BITMAP source [GUAVA32 | GUAVA64] CAPACITY n ERROR e
+//!   IMPORT   key  GUAVA bytes [CAPACITY n ERROR e]
 //!   SHIFT    key  OPEN ms | FORGET ms | SWEEP pages
 //! ```
 //!
@@ -22,7 +21,7 @@ use std::num::NonZeroUsize;
 
 use crate::{
     codec::{
-        guava::{Purpose, Strategy},
+        guava::Purpose,
         packed::{Format, MAX_WIDTH},
     },
     filter::{CellKind, Expansion, MAX_CAPACITY, MAX_EXPANSION, TIGHTENING, Valkey, paged::Shift},
@@ -194,49 +193,30 @@ fn creation<'a, I: Iterator<Item = &'a [u8]>, T>(
     Ok((draft.finish()?, last))
 }
 
-/// The source of a BF.IMPORT.
-#[derive(Clone, Copy)]
-pub enum Import {
-    /// The bytes of a Guava filter, and the purpose if the client gives it.
-    Guava(Option<Purpose>),
-    /// A bitmap in another key.
-    Bitmap(Strategy, Purpose),
-}
-
-/// Parses BF.IMPORT: `form` is GUAVA or BITMAP, `words` are the arguments after the bytes or the
-/// source key.
+/// Parses BF.IMPORT: `form` is GUAVA, `words` are the arguments after the bytes. Returns the purpose
+/// of the filter, if the client gives it.
 pub fn import<'a>(
     form: &[u8],
     mut words: impl Iterator<Item = &'a [u8]>,
-) -> Result<Import, Refusal> {
-    let bitmap = is(form, "BITMAP");
-    if !bitmap && !is(form, "GUAVA") {
+) -> Result<Option<Purpose>, Refusal> {
+    if !is(form, "GUAVA") {
         return Err(Refusal::UNKNOWN_ARGUMENT);
     }
-    let (mut strategy, mut items, mut error_rate) = (Strategy::Mitz32, None, None);
+    let (mut items, mut error_rate) = (None, None);
     while let Some(word) = words.next() {
         if is(word, "CAPACITY") {
             items = Some(capacity(words.next())?);
         } else if is(word, "ERROR") {
             error_rate = Some(rate(words.next(), Refusal::INSERT_ERROR_RATE)?);
-        } else if bitmap && is(word, "GUAVA32") {
-            strategy = Strategy::Mitz32;
-        } else if bitmap && is(word, "GUAVA64") {
-            strategy = Strategy::Mitz64;
         } else {
             return Err(Refusal::UNKNOWN_ARGUMENT);
         }
     }
-    let purpose = match (items, error_rate) {
-        (Some(capacity), Some(error_rate)) => Some(Purpose { capacity, error_rate }),
-        (None, None) => None,
+    match (items, error_rate) {
+        (Some(capacity), Some(error_rate)) => Ok(Some(Purpose { capacity, error_rate })),
+        (None, None) => Ok(None),
         // CAPACITY and ERROR are useful only together.
-        _ => return Err(Refusal::ARITY),
-    };
-    if bitmap {
-        Ok(Import::Bitmap(strategy, purpose.ok_or(Refusal::ARITY)?))
-    } else {
-        Ok(Import::Guava(purpose))
+        _ => Err(Refusal::ARITY),
     }
 }
 

@@ -106,10 +106,6 @@ impl Refusal {
     pub const BAD_GUAVA: Self = Self::Fixed(c"ERR not a Bloom filter written by Guava");
     pub const OTHER_DESIGN: Self =
         Self::Fixed(c"ERR CAPACITY and ERROR do not give a filter of that size");
-    pub const BITMAP_BEYOND: Self =
-        Self::Fixed(c"ERR the bitmap has bits beyond the size that CAPACITY and ERROR give");
-    pub const BITMAP_SHORT: Self =
-        Self::Fixed(c"ERR the bitmap ends far below the size that CAPACITY and ERROR give");
     // Incomplete filters.
     pub const LOADING: Self = Self::Fixed(c"ERR filter is being loaded by BF.LOADCHUNK");
     pub const PLACEHOLDER: Self = Self::Fixed(
@@ -190,8 +186,6 @@ impl Refusal {
     pub fn of_import(error: codec::Error) -> Self {
         match error {
             codec::Error::Design { .. } => Self::OTHER_DESIGN,
-            codec::Error::Beyond { .. } => Self::BITMAP_BEYOND,
-            codec::Error::Short { .. } => Self::BITMAP_SHORT,
             error => Self::of_bytes(error, Self::BAD_GUAVA),
         }
     }

@@ -1,5 +1,5 @@
-//! Guava filters, and bitmaps filled by Guava's algorithm: each answer is Guava's, before and after
-//! more additions. All other bytes are refused.
+//! Guava filters: each answer is Guava's, before and after more additions. All other bytes are
+//! refused.
 //!
 //! Guava itself wrote the files `tests/fixtures/guava-31-*`. A file `.answers` has lines of a word
 //! and its value:
@@ -7,7 +7,7 @@
 //! ```text
 //!   strategy, capacity, rate    the parameters of the filter
 //!   added N                     items item-0 to item-(N-1) were added (put)
-//!   count N                     approximateElementCount after that, 0 for a bitmap
+//!   count N                     approximateElementCount after that
 //!   present DIGITS              mightContain of absent-0 to absent-3999
 //!   utf8 DIGITS                 mightContain of 200 items that are not ASCII
 //!   later DIGITS                put of later-0 to later-99: whether a bit changed
@@ -17,7 +17,7 @@
 use redis_bloom::{
     codec::{
         Error,
-        guava::{self, Purpose, Strategy},
+        guava::{self, Purpose},
     },
     filter::{Error as FilterError, Family, Filter, Shape, foreign::guava::optimal},
 };
@@ -25,7 +25,6 @@ use redis_bloom::{
 use crate::{allocation::peak, redisbloom::product::file, sane, support::Strings};
 
 const WRITTEN: [&str; 5] = ["mitz32", "mitz64", "mitz64-low", "mitz32-full", "mitz64-empty"];
-const BITMAPS: [&str; 2] = ["bitmap32", "bitmap32-small"];
 
 struct Answers {
     text: String,
@@ -126,55 +125,6 @@ fn a_filter_without_a_purpose_gets_its_design_point() {
 }
 
 #[test]
-fn bitmaps_give_the_answers_of_guavas_algorithm() {
-    for name in BITMAPS {
-        let answers = Answers::of(name);
-        let read =
-            |bytes: &[u8]| guava::read_bitmap(bytes, Strategy::Mitz32, answers.purpose(), u64::MAX);
-        let bytes = bytes(name);
-        check_answers(
-            read(&bytes).unwrap_or_else(|error| panic!("{name}: {error}")),
-            &answers,
-            name,
-        );
-        // Trailing zeros change nothing; SETBIT of a 0 or SETRANGE may append them.
-        let longer = [bytes.as_slice(), &[0; 1_000]].concat();
-        assert_eq!(
-            Strings::of(&read(&longer).expect("a filter")),
-            Strings::of(&read(&bytes).expect("a filter"))
-        );
-    }
-}
-
-/// The bits of a Guava filter in the order of SETBIT.
-#[test]
-fn a_mitz64_bitmap_has_the_bits_of_the_guava_filter() {
-    let (capacity, error_rate) = (1_000, 0.03);
-    let purpose = Purpose { capacity, error_rate };
-    let (bits, probes) = optimal(capacity, error_rate);
-    // Guava rounds up to whole longs, clients of bitmaps do not: find a capacity without rounding.
-    let capacity =
-        (1..).find(|&n| optimal(n, error_rate).0.is_multiple_of(64)).expect("a capacity");
-    assert_eq!((bits, probes), (7_298, 5));
-    let purpose = Purpose { capacity, ..purpose };
-    let (bits, probes) = optimal(capacity, error_rate);
-    let mut written = vec![1, probes as u8];
-    written.extend(((bits / 64) as u32).to_be_bytes());
-    written.extend(vec![0; bits as usize / 8]);
-    let mut filter = guava::read(&written, Some(purpose), u64::MAX).expect("a filter");
-    for number in 0..capacity {
-        let item = format!("item-{number}");
-        let _ = filter.add(filter.hash(item.as_bytes()), |_| u64::MAX);
-    }
-    let words = filter.newest().bits().words();
-    let bitmap: Vec<u8> =
-        words.iter().flat_map(|word| word.to_le_bytes().map(u8::reverse_bits)).collect();
-    let read = guava::read_bitmap(&bitmap, Strategy::Mitz64, purpose, u64::MAX).expect("a filter");
-    assert_eq!(read.newest().bits().words(), words);
-    assert_eq!(read.newest().shape(), filter.newest().shape());
-}
-
-#[test]
 fn bytes_that_guava_does_not_write_are_refused_in_bounded_memory() {
     let good = bytes("mitz32");
     let with = |at: usize, new: &[u8]| {
@@ -215,101 +165,5 @@ fn a_purpose_that_gives_another_filter_is_refused() {
         let refused = guava::read(&bytes("mitz64"), purpose, u64::MAX).map(|filter| filter.items());
         let (wanted, probes) = optimal(capacity, error_rate);
         assert_eq!(refused, Err(Error::Design { wanted, probes }), "{capacity} at {error_rate}");
-    }
-}
-
-#[test]
-fn a_bitmap_of_another_size_is_refused() {
-    let bytes = bytes("bitmap32");
-    let read = |capacity, error_rate, strategy| {
-        guava::read_bitmap(&bytes, strategy, Purpose { capacity, error_rate }, u64::MAX)
-            .map(|filter| filter.items())
-    };
-    // The right size for comparison: 7,298 bits.
-    assert!(read(1_000, 0.03, Strategy::Mitz32).is_ok());
-    for (capacity, error_rate) in [(900, 0.03), (1_000, 0.04), (1, 0.5), (990, 0.03)] {
-        let refused = read(capacity, error_rate, Strategy::Mitz32);
-        assert!(
-            matches!(refused, Err(Error::Beyond { .. })),
-            "{capacity} at {error_rate}: {refused:?}"
-        );
-    }
-    for strategy in [Strategy::Mitz32, Strategy::Mitz64] {
-        for (capacity, error_rate) in [(1_100, 0.03), (1_000, 0.02), (1_000_000, 0.03)] {
-            let refused = read(capacity, error_rate, strategy);
-            assert!(
-                matches!(refused, Err(Error::Short { .. })),
-                "{capacity} at {error_rate}: {refused:?}"
-            );
-        }
-    }
-    // Too large for a bitmap, or without bits.
-    for (capacity, error_rate) in [(1 << 62, 0.01), (1 << 40, 1e-300), (1, 0.999_999)] {
-        let refused = read(capacity, error_rate, Strategy::Mitz64);
-        assert!(
-            matches!(refused, Err(Error::Design { .. })),
-            "{capacity} at {error_rate}: {refused:?}"
-        );
-    }
-}
-
-/// A bitmap is refused if the probability that all its set bits are below its end by chance is
-/// under 10^-9. Tests both sides of that limit.
-#[test]
-fn a_bitmap_less_probable_than_one_in_a_billion_is_refused() {
-    const IMPROBABLE: f64 = -20.7;
-    let mut tried = 0;
-    for capacity in (100..20_000).step_by(97) {
-        let purpose = Purpose { capacity, error_rate: 0.03 };
-        let (bits, _) = optimal(capacity, purpose.error_rate);
-        for share in [0.3, 0.5, 0.8, 0.9, 0.97] {
-            let below = (bits as f64 * share) as usize;
-            let most = (IMPROBABLE / (below as f64 / bits as f64).ln()) as usize;
-            for set in [most, most + 1] {
-                // The first bits, and the last bit below the end.
-                if set >= below {
-                    continue;
-                }
-                let mut bitmap = vec![0_u8; below.div_ceil(8)];
-                for bit in (0..set - 1).chain([below - 1]) {
-                    bitmap[bit / 8] |= 128 >> (bit % 8);
-                }
-                let read = guava::read_bitmap(&bitmap, Strategy::Mitz64, purpose, u64::MAX);
-                let refused = matches!(read, Err(Error::Short { .. }));
-                assert_eq!(refused, set > most, "{set} of {bits} bits, below {below}");
-                assert!(refused || read.is_ok(), "{set} of {bits} bits, below {below}");
-                tried += 1;
-            }
-        }
-    }
-    assert!(tried > 1_000, "{tried}");
-}
-
-#[test]
-fn an_empty_bitmap_is_an_empty_filter() {
-    for bitmap in [&[][..], &[0; 4]] {
-        let purpose = Purpose { capacity: 1_000, error_rate: 0.03 };
-        let filter =
-            guava::read_bitmap(bitmap, Strategy::Mitz32, purpose, u64::MAX).expect("a filter");
-        assert_eq!((filter.items(), filter.capacity()), (0, 1_000));
-    }
-}
-
-/// Java's `int` limits a bitmap to 2^31 - 1 bits, and Guava's algorithm computes the probes from
-/// the limited number of bits.
-#[test]
-fn the_probes_of_a_bitmap_follow_from_the_bits_it_has() {
-    for (capacity, bits, probes) in [
-        (200_000_000, 1_917_011_675, 7),
-        (440_000_000, 2_147_483_647, 3),
-        (1_000_000_000, 2_147_483_647, 1),
-    ] {
-        let purpose = Purpose { capacity, error_rate: 0.01 };
-        let filter =
-            guava::read_bitmap(&[], Strategy::Mitz32, purpose, 1 << 30).expect("an empty bitmap");
-        let Shape::Classic(shape) = filter.newest().shape() else {
-            panic!("{:?}", filter.newest().shape())
-        };
-        assert_eq!((shape.bits, shape.probes), (bits, probes), "{capacity} items");
     }
 }

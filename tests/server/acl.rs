@@ -65,25 +65,6 @@ fn a_user_who_may_only_write_cannot_query() {
     }
 }
 
-/// The imported filter reveals the bitmap, so the import needs read permission for the bitmap.
-#[test]
-fn an_import_needs_to_read_its_bitmap_and_to_write_its_key() {
-    for (rules, open) in [
-        ("+@all %R~map %W~new", true),
-        ("+@all %W~map %W~new", false),
-        ("+@all %R~map %R~new", false),
-        ("+@all %W~new", false),
-    ] {
-        let (_server, mut client) = server_with_user(rules);
-        let reply = client.run("BF.IMPORT new BITMAP map CAPACITY 10 ERROR 0.1");
-        assert_eq!(refused(&reply), !open, "{rules}: {reply:?}");
-    }
-    // The word as data names no key.
-    let (_server, mut client) = server_with_user("+@all %W~new");
-    let reply = client.run("BF.IMPORT new GUAVA BITMAP CAPACITY 10 ERROR 0.1");
-    assert!(reply.is_error() && !refused(&reply), "{reply:?}");
-}
-
 #[test]
 fn a_user_with_other_keys_cannot_use_this_key() {
     let (_server, mut client) = server_with_user("+@all ~other:*");

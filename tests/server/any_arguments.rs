@@ -56,12 +56,11 @@ const NUMBERS: [&str; 42] = [
     "1e",
     "٣",
 ];
-const WORDS: [&str; 33] = [
+const WORDS: [&str; 32] = [
     "COUNTING",
     "SATURATED",
     "UNDELETED",
     "GUAVA",
-    "BITMAP",
     "EXPANSION",
     "NONSCALING",
     "SEED",
@@ -93,7 +92,7 @@ const WORDS: [&str; 33] = [
 ];
 
 /// Calls with options, in addition to those of `commands`.
-const SHAPES: [&str; 22] = [
+const SHAPES: [&str; 21] = [
     "BF.RESERVE k 0.01 100",
     "BF.RESERVE k 0.001 10 EXPANSION 3 SEED 7",
     "BF.RESERVE k 0.5 1 NONSCALING",
@@ -113,7 +112,6 @@ const SHAPES: [&str; 22] = [
     "BF.INFO k CAPACITY",
     "BF.SCANDUMP k 1",
     "BF.IMPORT k GUAVA data CAPACITY 10 ERROR 0.1",
-    "BF.IMPORT k BITMAP k CAPACITY 10 ERROR 0.1",
     "BF.MERGE k grown",
     "BF.MERGE k k counts",
 ];

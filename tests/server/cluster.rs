@@ -6,9 +6,9 @@ use std::time::{Duration, Instant};
 use crate::{
     cluster_writers::{Added, Stop, Writing, assert_all_there, write},
     harness::{
-        Client, Cluster, ClusterClient, PRIMARIES, Reply, SLOTS, Server, add_until_card,
-        assert_unharmed, commands, config_name, digest, dump, err, free_port, info, int, numbered,
-        ok, simple, skipped, slot, version, wait_until,
+        Client, Cluster, ClusterClient, PRIMARIES, Reply, SLOTS, add_until_card, assert_unharmed,
+        commands, config_name, digest, dump, err, info, int, numbered, ok, simple, skipped, slot,
+        version, wait_until,
     },
 };
 
@@ -261,137 +261,6 @@ fn owns_slot(node: &mut Client, slot: usize) -> bool {
             _ => false,
         }
     })
-}
-
-/// Only BF.IMPORT has a key after a keyword. The server must answer as it answers COPY, whose keys
-/// are the first two arguments.
-#[test]
-fn a_key_after_a_keyword_is_routed_like_a_key_in_a_fixed_place() {
-    let cluster = Cluster::start();
-    let tag = key_of(0, "tag");
-    let (new, map) = (format!("{{{tag}}}new"), format!("{{{tag}}}map"));
-    let near = (0..)
-        .map(|number| key_of(0, &format!("near-{number}")))
-        .find(|key| slot(key) != slot(&tag))
-        .expect("another slot of the same node");
-    let far = key_of(1, "far");
-    let number = slot(&tag);
-    let (source, target) = (&mut cluster.nodes[0].client(), &mut cluster.nodes[1].client());
-    let import =
-        |key: &str, map: &str| format!("BF.IMPORT {key} BITMAP {map} CAPACITY 10 ERROR 0.1");
-    let refused = |client: &mut Client, key: &str, map: &str, code: &str| {
-        for line in [import(key, map), import(key, map).replace("BITMAP", "bitmap")] {
-            let reply = client.run(&line);
-            assert!(reply.error().starts_with(code), "{line}: {reply:?}");
-            assert_eq!(client.run(&format!("COPY {key} {map}")), reply, "{line}");
-        }
-    };
-    // By Guava's formula, 10 items at 0.1 take 47 bits: set the last one.
-    assert_eq!(source.run(&format!("SETBIT {map} 46 1")), int(0));
-    assert_eq!(target.run(&format!("SETBIT {far} 46 1")), int(0));
-
-    // Both keys in one slot, by a hash tag.
-    assert_eq!(source.run(&import(&new, &map)), ok());
-    assert_eq!(source.run(&format!("DEL {new}")), int(1));
-    let moved = format!("MOVED {number} ");
-    refused(target, &new, &map, &moved);
-    // Keys in two slots: of two nodes, and of one node.
-    for other in [&far, &near] {
-        refused(source, &new, other, "CROSSSLOT");
-        refused(source, other, &map, "CROSSSLOT");
-    }
-    // The keyword without a key, and a word that only begins like it.
-    for line in [
-        format!("BF.IMPORT {new} CAPACITY 10 BITMAP"),
-        format!("BF.IMPORT {new} GUAVA data BITMAPS {far}"),
-    ] {
-        let reply = source.run(&line);
-        assert!(reply.error().starts_with("ERR "), "{line}: {reply:?}");
-    }
-
-    // A slot in migration: TRYAGAIN while the source has only one of the keys, ASK when it has
-    // none.
-    let (from, to) = (&cluster.ids[0], &cluster.ids[1]);
-    assert_eq!(target.run(&format!("CLUSTER SETSLOT {number} IMPORTING {from}")), ok());
-    assert_eq!(source.run(&format!("CLUSTER SETSLOT {number} MIGRATING {to}")), ok());
-    refused(source, &new, &map, "TRYAGAIN");
-    assert_eq!(target.run("ASKING"), ok());
-    let reply = target.run(&import(&new, &map));
-    assert!(reply.error().starts_with("TRYAGAIN"), "{reply:?}");
-    let port = cluster.nodes[1].port();
-    assert_eq!(source.run(&format!("MIGRATE 127.0.0.1 {port} {map} 0 30000")), ok());
-    refused(source, &new, &map, &format!("ASK {number} "));
-    for node in [1, 0, 2] {
-        let line = format!("CLUSTER SETSLOT {number} NODE {to}");
-        let node = &mut cluster.nodes[node].client();
-        wait_until("a node knows the new owner", || node.run(&line) == ok());
-    }
-    assert_eq!(target.run(&import(&new, &map)), ok());
-
-    // A slot that no node serves; the node still serves its other slots.
-    let settings = ["CONFIG", "SET", "cluster-require-full-coverage", "no"];
-    assert_eq!(source.cmd(&settings), ok());
-    assert_eq!(source.run(&format!("CLUSTER DELSLOTS {number}")), ok());
-    refused(source, &new, &map, "CLUSTERDOWN");
-    // The server checks for CROSSSLOT first.
-    refused(source, &near, &map, "CROSSSLOT");
-    for node in &cluster.nodes {
-        assert_unharmed(node);
-    }
-}
-
-/// Valkey's I/O threads look up the keys of commands while other commands run in the main thread.
-#[test]
-fn io_threads_look_up_keys_while_commands_run() {
-    if !version().at_least((u32::MAX, 0), (8, 0)) {
-        skipped(
-            "io_threads_look_up_keys_while_commands_run",
-            "Redis and Valkey 7.2 look up keys in their main thread",
-        );
-        return;
-    }
-    let always_active = match version().major {
-        8 => "events-per-io-thread 0",
-        _ => "io-threads-always-active yes",
-    };
-    let server = Server::with()
-        .config("cluster-enabled yes")
-        .config(&format!("cluster-port {}", free_port()))
-        .config("io-threads 2")
-        .config(always_active)
-        .start();
-    let client = &mut server.client();
-    assert_eq!(client.run(&format!("CLUSTER ADDSLOTSRANGE 0 {}", SLOTS - 1)), ok());
-    wait_until("the cluster is up", || {
-        client.run("CLUSTER INFO").text().contains("cluster_state:ok")
-    });
-    assert_eq!(client.run("SETBIT {t}map 46 1"), int(0));
-    std::thread::scope(|scope| {
-        for writer in 0..4 {
-            let server = &server;
-            scope.spawn(move || {
-                let client = &mut server.client();
-                for round in 0..50 {
-                    let key = format!("{{t}}{writer}-{round}");
-                    let lines = [
-                        format!("BF.IMPORT {key} BITMAP {{t}}map CAPACITY 10 ERROR 0.1"),
-                        format!("BF.ADD {key} item"),
-                        format!("BF.IMPORT {key} BITMAP other CAPACITY 10 ERROR 0.1"),
-                    ];
-                    let words =
-                        lines.map(|line| line.split(' ').map(str::to_owned).collect::<Vec<_>>());
-                    let replies = client.pipeline(&words);
-                    assert_eq!(replies[0], ok(), "{key}");
-                    assert!(!replies[1].is_error(), "{key}: {:?}", replies[1]);
-                    assert!(replies[2].error().starts_with("CROSSSLOT"), "{key}: {:?}", replies[2]);
-                }
-            });
-        }
-    });
-    let read: u64 =
-        client.server_info("stats", "io_threaded_reads_processed").parse().expect("a number");
-    assert!(read > 0, "the I/O threads read nothing");
-    assert_unharmed(&server);
 }
 
 #[test]

@@ -70,7 +70,7 @@ fn command_info_has_arity_flags_and_keys() {
             "tips of {name}"
         );
         let specs = info[8].elements();
-        let count = if ["bf.import", "bf.merge"].contains(&name) { 2 } else { 1 };
+        let count = if name == "bf.merge" { 2 } else { 1 };
         assert_eq!(specs.len(), count, "key specs of {name}: {specs:?}");
         assert_key_spec(name, &specs[0], command.key);
     }
@@ -109,27 +109,6 @@ fn command_getkeys_finds_the_key() {
     let mut flags = texts(specs[1].get("flags").expect("a key spec has flags"));
     flags.sort();
     assert_eq!(flags, READS, "the sources");
-}
-
-/// The bitmap of an import is in a second key, which is only read.
-#[test]
-fn command_getkeys_finds_the_bitmap_of_an_import() {
-    let server = Server::start();
-    let client = &mut server.client();
-    for (line, keys) in [
-        ("BF.IMPORT k GUAVA bytes", &["k"][..]),
-        ("BF.IMPORT k GUAVA BITMAP CAPACITY 10 ERROR 0.1", &["k"]),
-        ("BF.IMPORT k BITMAP source CAPACITY 1 ERROR 0.1", &["k", "source"]),
-        ("BF.IMPORT k bitmap source GUAVA64 CAPACITY 1 ERROR 0.1", &["k", "source"]),
-    ] {
-        let keys = array(keys.iter().map(bulk));
-        assert_eq!(client.run(&format!("COMMAND GETKEYS {line}")), keys, "{line}");
-    }
-    let reply = client.run("COMMAND INFO bf.import");
-    let specs = reply.elements()[0].elements()[8].elements();
-    let mut flags = texts(specs[1].get("flags").expect("a key spec has flags"));
-    flags.sort();
-    assert_eq!(flags, ["RO", "access", "incomplete"]);
 }
 
 /// INFO commandstats lists the commands in lower case.

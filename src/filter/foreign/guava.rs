@@ -1,5 +1,4 @@
-//! Guava's filters, and bitmaps that clients fill by its recipe: the hash, and the formulas that
-//! relate capacity, rate, bits and probes.
+//! Guava's filters: the hash, and the formulas that relate capacity, rate, bits and probes.
 //!
 //! ```text
 //!   hash of an item    MurmurHash3, 128 bits, seed 0, of its bytes
@@ -32,13 +31,8 @@ pub(in crate::filter) fn hash(item: &[u8]) -> Hash {
 pub fn optimal(capacity: u64, rate: f64) -> (u64, u64) {
     // The conversion saturates, as Java's does.
     let bits = (-(capacity as f64) * libm::log(rate) / (LN2 * LN2)) as u64;
-    (bits, optimal_probes(bits, capacity))
-}
-
-/// Probes that Guava's formula gives a filter of this many bits, whatever rate they were made for.
-pub fn optimal_probes(bits: u64, capacity: u64) -> u64 {
     let probes = (bits as f64 / capacity as f64 * LN2).round() as u64;
-    probes.max(1)
+    (bits, probes.max(1))
 }
 
 /// Probes that newer releases of Guava give a filter at `rate`.

@@ -33,7 +33,7 @@ pub enum Family {
     RedisBloom(RedisBloom),
     /// valkey-bloom.
     Valkey(Valkey),
-    /// Guava, and bitmaps filled by its recipe. Such a filter does not grow.
+    /// Guava. Such a filter does not grow.
     Guava,
 }
 

@@ -163,19 +163,6 @@ impl Context<'_> {
         ));
     }
 
-    /// Whether the server only asks for the command's keys. The command must then call
-    /// [`Self::report_key`] for each key, and not run.
-    pub(crate) fn asks_for_keys(self) -> bool {
-        call!(RedisModule_IsKeysPositionRequest(self.0)) != 0
-    }
-
-    /// Reports that the argument at `position` is a key. `flags` are those of a key spec
-    /// (`REDISMODULE_CMD_KEY_*`).
-    pub(crate) fn report_key(self, position: usize, flags: u32) {
-        let position = c_int::try_from(position).unwrap_or(0); // the server ignores 0
-        call!(RedisModule_KeyAtPosWithFlags(self.0, position, flags as c_int));
-    }
-
     #[inline]
     pub(crate) fn replicate_verbatim(self) {
         call!(RedisModule_ReplicateVerbatim(self.0));

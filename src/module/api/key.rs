@@ -1,9 +1,6 @@
 //! An open key and its value.
 
-use std::{
-    ffi::{c_char, c_int, c_void},
-    slice,
-};
+use std::ffi::{c_int, c_void};
 
 use super::{Context, Str, raw};
 
@@ -59,24 +56,6 @@ impl Key {
             return std::ptr::null_mut();
         }
         call!(RedisModule_ModuleTypeGetValue(self.0))
-    }
-
-    /// The bytes of the string in the key; `None` if the key is missing or of another type.
-    pub(crate) fn string(&self) -> Option<&[u8]> {
-        if self.0.is_null()
-            || call!(RedisModule_KeyType(self.0)) != raw::REDISMODULE_KEYTYPE_STRING as c_int
-        {
-            return None;
-        }
-        let mut len = 0;
-        let start: *mut c_char =
-            call!(RedisModule_StringDMA(self.0, &raw mut len, raw::REDISMODULE_READ as c_int));
-        if start.is_null() {
-            return None;
-        }
-        // SAFETY: 1. the server returns the start and length of the string's bytes. 2. They stay
-        // valid until a write to the key, and the only caller does not write to it.
-        Some(unsafe { slice::from_raw_parts(start.cast(), len) })
     }
 
     /// Sets the value of the key. Returns false if the server refuses; the caller still owns the

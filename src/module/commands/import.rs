@@ -1,11 +1,10 @@
-//! `BF.IMPORT key GUAVA bytes`, `BF.IMPORT key BITMAP source`: filters that programs made without a
-//! module. `BF.LOAD key blob`: a filter of a rewritten AOF of valkey-bloom.
+//! `BF.IMPORT key GUAVA bytes`: a filter that Guava wrote. `BF.LOAD key blob`: a filter of a
+//! rewritten AOF of valkey-bloom.
 //!
-//! The key must be free, and is made whole or not at all. What is taken is decided by the words of
-//! the command and, for a bitmap, the other key, so replicas and the AOF are told the command as it
-//! came: they hold the same bitmap at that point.
+//! The key must be free, and is made whole or not at all. Replicas and the AOF get the command as it
+//! came, because the filter follows from its words.
 
-use super::{Argument, Call, Command, CommandSpec, Kind, OtherKeys};
+use super::{Argument, Call, Command, CommandSpec, Kind};
 use crate::{
     codec::{guava, valkey_bloom},
     command::{args, refusal::Refusal},
@@ -23,22 +22,13 @@ impl Command for Import {
     const SPEC: CommandSpec = CommandSpec {
         name: c"bf.import",
         arity: -4,
-        summary:
-            c"Creates a Bloom filter from one that Guava wrote, or from a bitmap filled by its \
-              recipe",
+        summary: c"Creates a Bloom filter from one that Guava wrote",
         complexity: c"O(N), where N is the size of the filter",
         arguments: &[
-            Argument::block(c"GUAVA", &[Argument::new(c"bytes", Kind::String)]).optional(),
-            Argument::block(c"BITMAP", &[Argument::new(c"source", Kind::Key)]).optional(),
-            Argument::one_of(
-                c"strategy",
-                &[Argument::token(c"GUAVA32"), Argument::token(c"GUAVA64")],
-            )
-            .optional(),
+            Argument::block(c"GUAVA", &[Argument::new(c"bytes", Kind::String)]),
             Argument::valued(c"CAPACITY", Kind::Integer).optional(),
             Argument::valued(c"ERROR", Kind::Double).optional(),
         ],
-        other_keys: OtherKeys::Behind(c"BITMAP"),
         ..CommandSpec::FILLS
     };
 
@@ -47,24 +37,10 @@ impl Command for Import {
         let [form, data, rest @ ..] = words else {
             return Err(Refusal::ARITY);
         };
-        let import = args::import(form.bytes(), rest.iter().map(|word| word.bytes()))?;
-        if let args::Import::Bitmap(..) = import {
-            Key::settle(call.ctx, name, std::iter::once(*data));
-        }
+        let purpose = args::import(form.bytes(), rest.iter().map(|word| word.bytes()))?;
         put(call, name, || {
-            let ceiling = limit::ceiling_of_new(call.ctx);
-            let filter = match import {
-                args::Import::Guava(purpose) => guava::read(data.bytes(), purpose, ceiling),
-                args::Import::Bitmap(strategy, purpose) => {
-                    let source = Key::open(call.ctx, *data, Access::Write);
-                    if source.is_empty() {
-                        return Err(Refusal::NOT_FOUND);
-                    }
-                    let bitmap = source.string().ok_or(Refusal::WRONG_TYPE)?;
-                    guava::read_bitmap(bitmap, strategy, purpose, ceiling)
-                }
-            };
-            filter.map_err(|error| call.refused(error, Refusal::of_import(error)))
+            guava::read(data.bytes(), purpose, limit::ceiling_of_new(call.ctx))
+                .map_err(|error| call.refused(error, Refusal::of_import(error)))
         })
     }
 }

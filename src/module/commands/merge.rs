@@ -8,7 +8,7 @@
 
 use std::{collections::BTreeSet, iter::once};
 
-use super::{Argument, Call, Command, CommandSpec, Kind, OtherKeys};
+use super::{Argument, Call, Command, CommandSpec, Kind};
 use crate::{
     command::refusal::Refusal,
     filter::{
@@ -32,7 +32,7 @@ impl Command for Merge {
             c"Merges Bloom filters with equal parameters and seeds into one, which may be missing",
         complexity: c"O(N), where N is the size of all filters",
         arguments: &[Argument::new(c"source", Kind::Key).multiple()],
-        other_keys: OtherKeys::All,
+        many_keys: true,
         ..CommandSpec::ADDS
     };
 

@@ -2,8 +2,7 @@
 //!
 //! A command is a type with a `CommandSpec` (all that the server wants to know of it before it
 //! runs) and a `run`. `entry` is the only code between the server and `run`: it wraps what the
-//! server passed, catches a panic, and sends a refusal. For a command with two keys the server may
-//! also ask at which positions the keys are; then `entry` answers, and `run` is not called.
+//! server passed, catches a panic, and sends a refusal.
 
 mod items;
 mod registration;
@@ -13,7 +12,7 @@ use std::{
     fmt::Display,
 };
 
-use registration::{CommandSpec, OtherKeys, Uses};
+use registration::{CommandSpec, Uses};
 
 use super::{
     api::{Access, Context, Key, Str, logged, raw},
@@ -94,11 +93,6 @@ unsafe extern "C" fn entry<C: Command>(
             Err(_) => "a command",
         }
     };
-    // Decided by the compiler: a command with one key is never asked, and does not look.
-    if const { C::SPEC.asks_for_keys() } && ctx.asks_for_keys() {
-        guarded(name, (), || C::SPEC.report_keys(ctx, words));
-        return raw::REDISMODULE_OK as c_int;
-    }
     // Refused inside: a result that passes `guarded` takes more instructions, the longer the more.
     let finished = guarded(name, false, || {
         if let Err(refusal) = C::run(&call) {

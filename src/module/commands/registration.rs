@@ -2,11 +2,7 @@
 //! command's file states its own. The server uses it for COMMAND INFO, COMMAND DOCS and the hints
 //! of redis-cli.
 //!
-//! ACL permissions and COMMAND GETKEYS find the keys of a call by the key specs. Cluster routing
-//! knows only the first key and the keys that follow it directly, unless the command has the flag
-//! `getkeys-api`: then the server calls the command to get the positions of its keys
-//! ([`CommandSpec::report_keys`]). The spec of a second key finds its word at any place, also where
-//! the word is data, so it is flagged as incomplete: all of them ask the command then.
+//! ACL permissions, COMMAND GETKEYS and cluster routing find the keys of a call by the key specs.
 
 use std::{
     ffi::{CStr, CString, c_int},
@@ -15,7 +11,7 @@ use std::{
 
 use redis_module::commands::{BeginSearch, FindKeys, KeySpec, KeySpecFlags};
 
-use super::super::api::{Context, NewCommand, Str, raw};
+use super::super::api::{Context, NewCommand, raw};
 use crate::command::{
     argument::{Argument, Kind},
     options::{self, Place},
@@ -40,7 +36,8 @@ pub(super) struct CommandSpec {
     pub(super) tips: Option<&'static CStr>,
     /// The arguments after the key, which is the first argument of every command.
     pub(super) arguments: &'static [Argument],
-    pub(super) other_keys: OtherKeys,
+    /// Whether every word after the first key is a key, too, which is only read.
+    pub(super) many_keys: bool,
 }
 
 impl CommandSpec {
@@ -56,7 +53,7 @@ impl CommandSpec {
         since: OWN_SINCE,
         tips: None,
         arguments: &[],
-        other_keys: OtherKeys::None,
+        many_keys: false,
     };
     /// A command that creates a filter, or adds to one, and answers of its items.
     pub(super) const ADDS: Self = Self {
@@ -85,16 +82,6 @@ pub(super) enum Uses {
     Deletes,
 }
 
-/// The keys of a command after the first. They are only read.
-#[derive(Clone, Copy, Debug)]
-pub(super) enum OtherKeys {
-    None,
-    /// Every word after the first key.
-    All,
-    /// A second key behind this word, if the word follows the first key.
-    Behind(&'static CStr),
-}
-
 /// The first release of this module with the commands and arguments that RedisBloom lacks.
 pub(super) const OWN_SINCE: &CStr = c"0.1.0";
 
@@ -114,14 +101,9 @@ impl CommandSpec {
         ctx: Context,
         entry: raw::RedisModuleCmdFunc,
     ) -> Result<(), String> {
-        let mut flags = self.flags.to_owned();
-        if self.asks_for_keys() {
-            let text = format!("{} getkeys-api", flags.to_string_lossy());
-            flags = CString::new(text).unwrap_or_default();
-        }
-        let last: c_int = if matches!(self.other_keys, OtherKeys::All) { -1 } else { 1 };
+        let last: c_int = if self.many_keys { -1 } else { 1 };
         let command = ctx
-            .create_command(self.name, entry, &flags, last)
+            .create_command(self.name, entry, self.flags, last)
             .ok_or_else(|| format!("the server refuses {}", self.name.to_string_lossy()))?;
         self.set_categories(command);
         if self.describe(command) {
@@ -143,26 +125,6 @@ impl CommandSpec {
     /// Whether RedisBloom has the command, too.
     fn is_redisblooms(&self) -> bool {
         self.since != OWN_SINCE
-    }
-
-    /// Whether the server has to ask the command where its keys are.
-    pub(super) const fn asks_for_keys(&self) -> bool {
-        matches!(self.other_keys, OtherKeys::Behind(_))
-    }
-
-    /// Reports the positions and flags of the keys of a call to the server.
-    ///
-    /// `words` is any call with the command's arity. Valkey calls this on its I/O threads too,
-    /// while other commands run: it must read only its arguments.
-    pub(super) fn report_keys(&self, ctx: Context, words: &[Str]) {
-        ctx.report_key(1, self.uses.key_flags());
-        let second = words.get(SECOND_KEY_WORD);
-        if let (OtherKeys::Behind(token), Some(word)) = (self.other_keys, second)
-            && word.bytes().eq_ignore_ascii_case(token.to_bytes())
-            && SECOND_KEY_WORD + 1 < words.len()
-        {
-            ctx.report_key(SECOND_KEY_WORD + 1, SECOND_KEY_FLAGS);
-        }
     }
 
     fn describe(&self, command: NewCommand) -> bool {
@@ -192,22 +154,9 @@ impl CommandSpec {
                 FindKeys::new_range(last, 1, 0),
             ))
         };
-        let position = SECOND_KEY_WORD as c_int;
-        let second = match self.other_keys {
-            OtherKeys::None => END_OF_KEY_SPECS,
-            OtherKeys::All => keys(position, -1, SECOND_KEY_FLAGS),
-            // It follows the word at any place, because no kind of spec can name one place.
-            OtherKeys::Behind(word) => raw::RedisModuleCommandKeySpec {
-                begin_search_type:
-                    raw::RedisModuleKeySpecBeginSearchType_REDISMODULE_KSPEC_BS_KEYWORD,
-                bs: raw::RedisModuleCommandKeySpec__bindgen_ty_1 {
-                    keyword: raw::RedisModuleCommandKeySpec__bindgen_ty_1__bindgen_ty_2 {
-                        keyword: word.as_ptr(),
-                        startfrom: position,
-                    },
-                },
-                ..keys(position, 0, SECOND_KEY_FLAGS | raw::REDISMODULE_CMD_KEY_INCOMPLETE)
-            },
+        let second = match self.many_keys {
+            true => keys(2, -1, raw::REDISMODULE_CMD_KEY_RO | raw::REDISMODULE_CMD_KEY_ACCESS),
+            false => END_OF_KEY_SPECS,
         };
         let first = keys(1, 0, self.uses.key_flags());
         let mut key_specs = [first, second, END_OF_KEY_SPECS];
@@ -249,12 +198,6 @@ impl Uses {
         }
     }
 }
-
-/// The flags of the keys after the first: they are only read.
-const SECOND_KEY_FLAGS: u32 = raw::REDISMODULE_CMD_KEY_RO | raw::REDISMODULE_CMD_KEY_ACCESS;
-
-/// The position after the first key: of the word of a second key, or of the second of several keys.
-const SECOND_KEY_WORD: usize = 2;
 
 /// What the descriptions of arguments point to.
 #[derive(Default)]

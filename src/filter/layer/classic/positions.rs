@@ -34,7 +34,7 @@ pub(super) fn prime(hash: Hash, probes: u16, bits: u64) -> impl Iterator<Item = 
     })
 }
 
-/// Guava's `MURMUR128_MITZ_32`, and the recipe for bitmaps: Java's `int` arithmetic.
+/// Guava's `MURMUR128_MITZ_32`: Java's `int` arithmetic.
 #[inline]
 pub(super) fn mitz32(hash: Hash, probes: u16, bits: u64) -> impl Iterator<Item = u64> {
     let (low, high) = (hash.block as i32, (hash.block >> 32) as i32);
