@@ -18,7 +18,9 @@ use redis_bloom::{
         native::{Load, Stored, Taken, dump, rdb},
         packed::{Format, Packed, pack, pack_answers},
     },
-    filter::{Answers, CellKind, Expansion, Filter, Params, Union, Unmergeable},
+    filter::{
+        Answers, CellKind, Expansion, Filter, Member, NoUnion, Params, Union, Unmergeable,
+    },
 };
 
 const RATES: [f64; 8] = [0.999, 0.5, 0.25, 0.01, 0.001, 1e-6, 1e-15, f64::MIN_POSITIVE];
@@ -170,14 +172,18 @@ fuzz_target!(|data: &[u8]| {
                         new.push(item.clone());
                     }
                 }
-                match Union::of(&[&filter, &other], true) {
+                let other = [Member::Layers(&other)];
+                let all = [Member::Layers(&filter), other[0]];
+                match Union::of(&all, true, |_| unreachable!("no memory is wanted")) {
                     Ok(union) => {
-                        union.write(&mut filter, &[&other]).expect("memory");
+                        if let Some(Union::Layer(items)) = union {
+                            filter.unite(&other, items);
+                        }
                         exact.extend(new);
                         added = filter.items();
                         merged = true;
                     }
-                    Err(Unmergeable::Full { .. }) => {}
+                    Err(NoUnion::Refused(Unmergeable::Full { .. })) => {}
                     Err(error) => panic!("filters of equal parameters are refused: {error}"),
                 }
             }

@@ -147,15 +147,11 @@ impl Refusal {
             Self::BadPacked { byte } => format!("ERR bad blob at byte {byte}"),
             Self::Unmergeable(why) => match why {
                 Unmergeable::Window => "ERR filters with a window cannot be merged".into(),
+                Unmergeable::Layers => "ERR filters with several layers cannot be merged".into(),
                 Unmergeable::Differ(difference) => format!("ERR filters differ in {difference}"),
-                Unmergeable::Full { layers: 1, items, capacity, .. } => {
+                Unmergeable::Full { items, capacity } => {
                     format!("ERR the union holds about {items} items, the filter {capacity}")
                 }
-                Unmergeable::Full { index, items, capacity, .. } => format!(
-                    "ERR layer {} of the union holds about {items} items, that of the filter \
-                     {capacity}",
-                    index.saturating_add(1)
-                ),
                 Unmergeable::Rate => "ERR the union passes the error rate".into(),
                 Unmergeable::Large(_) => {
                     "ERR the filters are too large to be merged while clients wait".into()

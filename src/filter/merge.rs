@@ -1,26 +1,24 @@
 //! The union of filters with equal parameters: the filter that all their items would have made.
 //!
 //! ```text
-//!   destination   ┌────────┬─────────────┐
-//!                 │ 0      │ 1           │        layer i of the union is the union of the
-//!                 ├────────┼─────────────┘        layers i: bit by bit;
-//!   source        │ 0      │                      a layer that the destination lacks is added
-//!                 └────────┘
+//!   layer ─┐  bit by bit, if the union holds no more items than a layer is made for
+//!   layer ─┘
+//!   pages ─┐  a copy of the larger ones gets the slots of the others  (pages/unite.rs)
+//!   pages ─┘
 //! ```
 //!
-//! Equal parameters give equal layers, and an item has the same positions in layer i of each
-//! filter. So an item that one filter has in layer i is in layer i of the union. Items cannot be
-//! moved to another layer: a filter does not know them. So a union is refused where a layer would
-//! hold more items than it is sized for, before anything changes.
+//! Equal parameters give equal layers, and an item has the same positions in each. Items cannot be
+//! moved from a layer to another one or to pages: a filter does not know them. So a union is
+//! refused where its layer would hold too many, and a filter with several layers is refused because
+//! all but the newest are full.
 //!
-//! # How many items
-//!
-//! If one of the layers i has all nonzero positions of the union, the union counts what the layer
+//! # How many items a layer holds
+//! If one of the layers has all nonzero positions of the union, the union counts what the layer
 //! that counts most does. Otherwise its nonzero positions r are counted, which depend only on the
 //! items:
 //!
 //! ```text
-//!   items = n(r) - root of S / 2         at least 1 more than each layer of the row counts
+//!   items = n(r) - root of S / 2         at least 1 more than each layer counts
 //! ```
 //!
 //! n(r) is that of `layer/occupancy.rs`. Its error has the variance S, with a term for the
@@ -32,51 +30,56 @@
 //!
 //! with m positions in blocks of c, k probes in groups of g that share a line (4, or 0 in blocks of
 //! one line), and a = -ln(1 - f). At 1 %, the root of S is 8 in a full filter of 1,000 items, and
-//! 250 in a million (`tests/filter/merge.rs`).
+//! 250 in a million (`tests/filter/merge.rs`). Without the half deviation, half of the unions of
+//! exactly as many items as the capacity would be refused; with it, three of ten. It raises the rate
+//! by 2 % in a filter of 1,000 items, which is what the sizing leaves free (`sizing/mod.rs`).
+//! Replicas must reach the same counts, so this file computes as the sizing does.
 //!
-//! A union above the capacity is refused. Without the half deviation, half of the unions of exactly
-//! as many items as the capacity would be; with it, three of ten. It raises the rate by 2 % in a
-//! filter of 1,000 items, which is what the sizing leaves free (`sizing/mod.rs`). Replicas must
-//! reach the same counts, so this file computes as `sizing/mod.rs` does: with +, -, *, / and
-//! `libm`.
-
-use std::iter::zip;
+//! # The rate of pages
+//! The rate of a union of pages is at most the sum of their rates, and it grows further with each
+//! item. If it would pass the configured rate while the filter grows as planned, all levels to come
+//! get longer tags, so that it takes at most two units more (`pages/plan.rs`). If that is too much,
+//! the union is refused. At 1 %, two filters of a million items can be united, and then the union of
+//! two such unions cannot.
 
 use super::{
     error::Error,
     foreign::Family,
     layer::{Layer, occupancy},
+    paged::{Paged, PagedPlan},
+    pages::{self, PAGE_BUCKETS, Pages},
     params::Params,
-    plan::{Demand, LayerPlan},
+    plan::Demand,
     stack::Filter,
 };
 use crate::sharding::Shard;
 
-/// A union counts this many deviations fewer than its nonzero positions say.
+/// A union of layers counts this many deviations fewer than its nonzero positions say.
 const DEVIATIONS: f64 = 0.5;
 
-/// The first property in which filters differ, so that their bits cannot be united.
+/// The most slots that a union moves, if it copies few: some two seconds.
+const MOST_UNITED: u64 = 1 << 24;
+
+/// Slots that are copied, compared and freed in the time in which one is moved.
+const COPIED_PER_MOVED: u64 = 64;
+
+/// The first property in which filters differ, so that they cannot be united.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[expect(missing_docs, reason = "the texts say it")]
 pub enum Difference {
-    /// The product that made them, its version, or bits and counters.
+    /// The product that made them, its version, counters, or whether there is a layer.
     #[error("kind")]
     Kind,
-    /// The shard that they are, if they are shards.
     #[error("shard")]
     Shard,
-    /// The key of the hash.
     #[error("seed")]
     Seed,
-    /// The rate of the whole filter.
     #[error("error rate")]
     ErrorRate,
-    /// The capacity of the first layer.
     #[error("capacity")]
     Capacity,
-    /// How they grow.
     #[error("expansion")]
     Expansion,
-    /// The ratio of the rates of two layers, in filters of valkey-bloom.
     #[error("tightening ratio")]
     Tightening,
     /// The shape of a layer, with the same parameters: another version computed it.
@@ -84,190 +87,253 @@ pub enum Difference {
     Layer,
 }
 
-/// Why filters cannot be merged.
+/// Why filters cannot be merged, for what they are or hold.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[expect(missing_docs, reason = "the texts say it")]
 pub enum Unmergeable {
-    /// One of them forgets: its items are of several generations.
+    /// The items of one of them are of several generations.
     #[error("a filter with a window")]
     Window,
-    /// They have different parameters.
+    #[error("a filter with several layers")]
+    Layers,
     #[error("filters differ in {0}")]
     Differ(Difference),
-    /// A layer of the union would hold more items than it is sized for.
-    #[error("layer {index} of {layers} would hold about {items} items of {capacity}")]
-    Full {
-        /// Index of the layer, oldest first.
-        index: usize,
-        /// Layers of the union.
-        layers: usize,
-        /// Estimated items of the layer.
-        items: u64,
-        /// Items that the layer is sized for.
-        capacity: u64,
-    },
+    #[error("the union would hold about {items} items of {capacity}")]
+    Full { items: u64, capacity: u64 },
     /// Pages with the slots of all of them would have a higher rate than the filter.
     #[error("the union would pass the error rate")]
     Rate,
-    /// So many slots would stop the server for too long.
+    /// That many slots would stop the server for too long.
     #[error("a union of {0} slots")]
     Large(u64),
 }
 
-/// The numbers of a union that is not made yet.
-#[derive(Debug, PartialEq)]
-pub struct Union {
-    layers: Vec<UnitedLayer>,
+/// Why there is no union.
+#[derive(Clone, Copy, Debug, PartialEq, thiserror::Error)]
+pub enum NoUnion {
+    /// What the filters are, or hold.
+    #[error(transparent)]
+    Refused(#[from] Unmergeable),
+    /// `Error::Ceiling` or `Error::OutOfMemory`.
+    #[error(transparent)]
+    Memory(#[from] Error),
 }
 
-#[derive(Debug, PartialEq)]
-pub(super) struct UnitedLayer {
-    pub(super) plan: LayerPlan,
-    /// The items that it holds, by the estimate; 0 if one of the layers has them all already.
-    pub(super) estimate: u64,
-    /// Whether it differs from the layer of the first filter.
-    changes: bool,
+/// A filter of a union.
+#[derive(Clone, Copy, Debug)]
+#[expect(missing_docs, reason = "they are the kinds of filters")]
+pub enum Member<'a> {
+    Layers(&'a Filter),
+    Pages(&'a Paged),
+}
+
+/// A union that differs from the first of its members.
+#[derive(Debug)]
+pub enum Union {
+    /// Of layers that [`Filter::unite`] unites in place: its items.
+    Layer(u64),
+    /// With pages.
+    Pages(Paged),
+}
+
+impl<'a> Member<'a> {
+    fn layer(self) -> Option<&'a Layer> {
+        match self {
+            Self::Layers(filter) => Some(filter.newest()),
+            Self::Pages(paged) => paged.base(),
+        }
+    }
+
+    fn paged(self) -> Option<&'a Paged> {
+        if let Self::Pages(paged) = self { Some(paged) } else { None }
+    }
+
+    /// Bytes of bits and pages.
+    pub fn bytes(self) -> u64 {
+        let bits = self.layer().map_or(0, |layer| layer.shape().words() * 8);
+        bits + self.paged().map_or(0, |paged| paged.pages().bytes())
+    }
+
+    fn numbers(self) -> (Family, Params, Option<Shard>) {
+        match self {
+            Self::Layers(filter) => (filter.family(), filter.params(), filter.shard()),
+            Self::Pages(paged) => (Family::Native, paged.params(), paged.shard()),
+        }
+    }
+
+    /// The first property in which two members differ.
+    fn difference(self, other: Self) -> Option<Difference> {
+        let ((family, a, shard), (other_family, b, other_shard)) =
+            (self.numbers(), other.numbers());
+        let (seeds, ratios) = match (family, other_family) {
+            (Family::Valkey(a), Family::Valkey(b)) => {
+                (a.seed == b.seed, a.tightening == b.tightening)
+            }
+            _ => (a.seed == b.seed, true),
+        };
+        let alike = (family.tag(), a.cells, self.layer().is_some())
+            == (other_family.tag(), b.cells, other.layer().is_some());
+        let checks = [
+            (alike, Difference::Kind),
+            (shard == other_shard, Difference::Shard),
+            (seeds, Difference::Seed),
+            (a.error_rate == b.error_rate, Difference::ErrorRate),
+            (a.capacity == b.capacity, Difference::Capacity),
+            (a.expansion == b.expansion, Difference::Expansion),
+            (ratios, Difference::Tightening),
+        ];
+        checks.into_iter().find(|(alike, _)| !alike).map(|(_, difference)| difference)
+    }
 }
 
 impl Union {
-    /// Computes the union of `filters`. Without `limited`, no number of items is refused.
+    /// The union of filters; `None` if the first one is the union already. Without `limited`,
+    /// neither the number of items nor the rate refuses it. `ceiling` is called only if the union
+    /// may take more than the first one.
     ///
     /// # Errors
-    /// `Unmergeable::Differ`, and `Unmergeable::Full` if `limited`.
-    pub fn of(filters: &[&Filter], limited: bool) -> Result<Self, Unmergeable> {
-        if let [first, others @ ..] = filters
-            && let Some(difference) = others.iter().find_map(|other| difference(first, other))
-        {
-            return Err(Unmergeable::Differ(difference));
-        }
-        let held = filters.first().map_or(0, |first| first.layers().len());
-        let mut layers = Vec::new();
-        for (index, row) in rows(filters).enumerate() {
-            let layer = UnitedLayer::of(&row, index < held)?;
-            let (items, capacity) = (layer.estimate, layer.plan.capacity);
-            if limited && items > capacity {
-                let layers = filters.iter().map(|filter| filter.layers().len()).max();
-                let layers = layers.unwrap_or_default();
-                return Err(Unmergeable::Full { index, layers, items, capacity });
-            }
-            layers.push(layer);
-        }
-        Ok(Self { layers })
-    }
-
-    /// Whether the first filter changes when it becomes the union.
-    pub fn changes(&self) -> bool {
-        self.layers.iter().any(|layer| layer.changes)
-    }
-
-    /// Checks that the union may take its memory, in the place of `present` bytes of bits.
-    /// `ceiling` returns the bytes of bits that a filter may take; it is called only if the union
-    /// takes more than `present`.
-    ///
-    /// # Errors
-    /// `Error::Ceiling`.
-    pub fn check_memory(
-        &self,
-        present: u64,
+    /// [`NoUnion`].
+    pub fn of(
+        members: &[Member],
+        limited: bool,
         ceiling: impl FnOnce(Demand) -> u64,
-    ) -> Result<(), Error> {
-        let bytes = self.layers.iter().map(|layer| layer.plan.shape.words().saturating_mul(8));
-        let wanted = bytes.fold(0, u64::saturating_add);
+    ) -> Result<Option<Self>, NoUnion> {
+        let Some((&first, others)) = members.split_first() else {
+            return Ok(None);
+        };
+        let paged: Vec<&Paged> = members.iter().filter_map(|member| member.paged()).collect();
+        if paged.iter().any(|paged| paged.window().is_some()) {
+            return Err(Unmergeable::Window.into());
+        }
+        if let Some(difference) = others.iter().find_map(|&other| first.difference(other)) {
+            return Err(Unmergeable::Differ(difference).into());
+        }
+        let several = |member: &Member| match member {
+            Member::Layers(filter) => !filter.older().is_empty(),
+            Member::Pages(_) => false,
+        };
+        if members.iter().any(several) {
+            return Err(Unmergeable::Layers.into());
+        }
+        let layers: Vec<&Layer> = members.iter().filter_map(|member| member.layer()).collect();
+        if paged.is_empty() {
+            return Ok(unite_layers(&layers, limited)?.map(Self::Layer));
+        }
+        Self::of_pages(first, paged, &layers, limited, ceiling)
+    }
+
+    fn of_pages(
+        first: Member,
+        mut paged: Vec<&Paged>,
+        layers: &[&Layer],
+        limited: bool,
+        ceiling: impl FnOnce(Demand) -> u64,
+    ) -> Result<Option<Self>, NoUnion> {
+        // The first one of those with the most pages: what others have fits into its levels.
+        paged.sort_by_key(|paged| {
+            std::cmp::Reverse((paged.pages().pages().len(), paged.pages().slot_count()))
+        });
+        let tables: Vec<&Pages> = paged.iter().map(|paged| paged.pages()).collect();
+        let ([model, ..], [largest, smaller @ ..]) = (paged.as_slice(), tables.as_slice()) else {
+            return Ok(None);
+        };
+        let numbers = |table: &Pages| pages::Plan { doublings: 0, ..table.plan() };
+        if smaller.iter().any(|table| numbers(table) != numbers(largest)) {
+            return Err(Unmergeable::Differ(Difference::Layer).into());
+        }
+        let copied = largest.slot_count();
+        let sum = |slots: fn(&Pages, &Pages) -> u64| {
+            smaller.iter().map(|table| slots(largest, table)).fold(0, u64::saturating_add)
+        };
+        // Before they are looked at one by one.
+        check_work(copied, sum(|_, table| table.slot_count()))?;
+        check_work(copied, sum(Pages::united_slots))?;
+        let items = if layers.is_empty() { None } else { unite_layers(layers, limited)? };
+        let bits = layers.first().map_or(0, |layer| layer.shape().words() * 8);
+        let wanted = tables.iter().map(|table| table.bytes()).fold(bits, u64::saturating_add);
+        let present = first.bytes();
         if wanted > present {
             Demand { present, wanted }.check(ceiling)?;
         }
-        Ok(())
-    }
-
-    /// Makes `filter` the union. It is the first of the filters of [`Self::of`], and `others` are
-    /// the remaining ones.
-    ///
-    /// # Errors
-    /// `Error::OutOfMemory`; nothing has changed then.
-    pub fn write(self, filter: &mut Filter, others: &[&Filter]) -> Result<(), Error> {
-        let missing = self.layers.iter().skip(filter.layers().len());
-        let missing = missing.map(|UnitedLayer { plan, .. }| plan.empty());
-        for layer in missing.collect::<Result<Vec<_>, _>>()? {
-            filter.push(layer);
+        let mut pages = largest.duplicate()?;
+        smaller.iter().try_for_each(|table| pages.unite(table))?;
+        if items.is_none() && first.paged().is_some_and(|paged| *paged.pages() == pages) {
+            return Ok(None);
         }
-        let rows = rows(others).map(Some).chain(std::iter::repeat_with(|| None));
-        for ((layer, row), united) in zip(zip(filter.layers_from_mut(0), rows), self.layers) {
-            if united.changes {
-                layer.unite(&row.unwrap_or_default());
-                layer.set_counted(united.plan.items);
+        let capacity = model.capacity();
+        if model.expansion().factor().is_none() {
+            check_items(pages.items(), capacity, limited)?;
+        } else if !smaller.is_empty() {
+            keep_rate(&mut pages, model.error_rate_of_pages(), limited)?;
+        }
+        let layer = match layers {
+            [] => None,
+            [first, others @ ..] => {
+                let mut layer = first.duplicate()?;
+                layer.unite(others, items.unwrap_or(first.counted()));
+                Some(layer)
             }
-        }
-        Ok(())
+        };
+        Ok(Some(Self::Pages(Paged::from_parts(&PagedPlan::of(model), layer, pages))))
     }
 }
 
-impl UnitedLayer {
-    /// The union of a row. `held` is whether its first layer is that of the first filter.
-    pub(super) fn of(row: &[&Layer], held: bool) -> Result<Self, Unmergeable> {
-        let [first, others @ ..] = row else {
-            return Err(Unmergeable::Differ(Difference::Layer));
-        };
-        if others.iter().any(|other| !same_plan(first, other)) {
-            return Err(Unmergeable::Differ(Difference::Layer));
-        }
-        let (shape, capacity, error_rate) = (first.shape(), first.capacity(), first.error_rate());
-        let (nonzero, union) = Layer::count_union(row);
-        let most = row.iter().map(|layer| layer.counted()).max().unwrap_or_default();
-        let (mut items, mut estimate) = (most, 0);
-        if nonzero.iter().all(|&nonzero| nonzero < union) {
-            let deviation = libm::sqrt(occupancy::variance(shape, union));
-            let by_positions = occupancy::items(shape, union) - DEVIATIONS * deviation;
-            estimate = most.saturating_add(1).max((by_positions + 0.5) as u64);
-            items = estimate;
-        }
-        // A layer never counts above its capacity (`plan.rs`).
-        let items = items.min(capacity);
-        let changes = match (held, nonzero.as_slice()) {
-            (true, &[nonzero, ..]) => union > nonzero || items != first.counted(),
-            _ => true,
-        };
-        Ok(Self { plan: LayerPlan { capacity, items, error_rate, shape }, estimate, changes })
+impl Filter {
+    /// Makes the filter the union of itself and `others`, which has so many items.
+    pub fn unite(&mut self, others: &[Member], items: u64) {
+        let layers: Vec<&Layer> = others.iter().filter_map(|other| other.layer()).collect();
+        self.newest_mut().unite(&layers, items);
     }
 }
 
-/// The layers of the filters side by side: the oldest of each, then the next, and so on.
-fn rows<'a>(filters: &[&'a Filter]) -> impl Iterator<Item = Vec<&'a Layer>> {
-    let mut stacks: Vec<_> = filters.iter().map(|filter| filter.layers()).collect();
-    std::iter::from_fn(move || {
-        let row: Vec<_> = stacks.iter_mut().filter_map(Iterator::next).collect();
-        (!row.is_empty()).then_some(row)
-    })
+/// The items of the union of layers; `None` if the first is the union already.
+fn unite_layers(layers: &[&Layer], limited: bool) -> Result<Option<u64>, Unmergeable> {
+    let numbers = |layer: &Layer| (layer.shape(), layer.capacity(), layer.error_rate());
+    let first = layers[0];
+    if layers.iter().any(|other| numbers(other) != numbers(first)) {
+        return Err(Unmergeable::Differ(Difference::Layer));
+    }
+    let (shape, capacity, _) = numbers(first);
+    let (nonzero, union) = Layer::count_union(layers);
+    let mut items = layers.iter().map(|layer| layer.counted()).max().unwrap_or_default();
+    if nonzero.iter().all(|&nonzero| nonzero < union) {
+        let deviation = libm::sqrt(occupancy::variance(shape, union));
+        let by_positions = occupancy::items(shape, union) - DEVIATIONS * deviation;
+        items = items.saturating_add(1).max((by_positions + 0.5) as u64);
+        check_items(items, capacity, limited)?;
+    }
+    // A layer never counts above its capacity (`plan.rs`).
+    let items = items.min(capacity);
+    Ok((union > nonzero[0] || items != first.counted()).then_some(items))
 }
 
-/// The first parameter in which two filters of layers differ.
-fn difference(a: &Filter, b: &Filter) -> Option<Difference> {
-    let (alike, params) = (a.family().tag() == b.family().tag(), [a.params(), b.params()]);
-    let (seeds, ratios) = match (a.family(), b.family()) {
-        (Family::Valkey(a), Family::Valkey(b)) => (a.seed == b.seed, a.tightening == b.tightening),
-        _ => (params[0].seed == params[1].seed, true),
-    };
-    difference_of(alike, seeds, params, [a.shard(), b.shard()])
-        .or((!ratios).then_some(Difference::Tightening))
+fn check_items(items: u64, capacity: u64, limited: bool) -> Result<(), Unmergeable> {
+    if limited && items > capacity { Err(Unmergeable::Full { items, capacity }) } else { Ok(()) }
 }
 
-/// The first parameter in which filters of one kind (`alike`) and seed (`seeds`) differ.
-pub(super) fn difference_of(
-    alike: bool,
-    seeds: bool,
-    [a, b]: [Params; 2],
-    shards: [Option<Shard>; 2],
-) -> Option<Difference> {
-    let checks = [
-        (alike && a.cells == b.cells, Difference::Kind),
-        (shards[0] == shards[1], Difference::Shard),
-        (seeds, Difference::Seed),
-        (a.error_rate == b.error_rate, Difference::ErrorRate),
-        (a.capacity == b.capacity, Difference::Capacity),
-        (a.expansion == b.expansion, Difference::Expansion),
-    ];
-    checks.into_iter().find(|(alike, _)| !alike).map(|(_, difference)| difference)
+/// Checks that a union does not stop the server for too long: by slots, as replicas must agree.
+fn check_work(copied: u64, moved: u64) -> Result<(), Unmergeable> {
+    if moved.saturating_add(copied / COPIED_PER_MOVED) > MOST_UNITED {
+        return Err(Unmergeable::Large(moved.saturating_add(copied)));
+    }
+    Ok(())
 }
 
-fn same_plan(a: &Layer, b: &Layer) -> bool {
-    let plan = |layer: &Layer| (layer.shape(), layer.capacity(), layer.error_rate());
-    plan(a) == plan(b)
+/// Plans the growth of a union so that it keeps the rate.
+fn keep_rate(pages: &mut Pages, asked: f64, limited: bool) -> Result<(), Unmergeable> {
+    let (plan, rate) = (pages.plan(), pages.sample().error_rate);
+    let unit =
+        f64::from(plan.page_slots) / PAGE_BUCKETS as f64 * libm::exp2(-f64::from(plan.tag_bits));
+    let count = pages.pages().len().max(1) as u64;
+    let level = count.ilog2();
+    let planned = plan.first_pages.ilog2() + u32::from(plan.doublings);
+    // What is done of the present doubling: x - x^2 / 4 of 3/4.
+    let split = count as f64 / libm::exp2(level.into()) - 1.0;
+    let rest = 2.0 - split * (1.0 - 0.25 * split);
+    let later = 0.75 * (f64::from(planned) - f64::from(level) - 1.0) + rest;
+    if rate + unit * later.max(1.25) <= asked {
+        return Ok(());
+    }
+    pages.plan_no_doublings();
+    if limited && rate + unit * rest > asked { Err(Unmergeable::Rate) } else { Ok(()) }
 }

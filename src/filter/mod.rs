@@ -10,7 +10,7 @@
 //!
 //!   batch      many items through the stack at once       geometry   size of a layer's blocks
 //!   estimate   fill and rate right now                    prefetch_hint   prefetch an item early
-//!   merge      the union of filters of layers
+//!   merge      the union of filters
 //!   identity   tells filters apart without showing their seeds
 //!   pages/     pages that split: the one structure of filters that grow, count or forget
 //!   paged/     those filters
@@ -44,7 +44,7 @@ pub use layer::{
     Classic, Layer, MAX_BITS, MAX_CLASSIC_PROBES, Rule, Shape, Start, bits::Bits,
     item_set::Answers, uses_avx512,
 };
-pub use merge::{Difference, Union, Unmergeable};
+pub use merge::{Difference, Member, NoUnion, Union, Unmergeable};
 pub use paged::{
     Addition, Additions, Author, MAX_GENERATIONS, MAX_MILLISECONDS, MAX_TIME, NEVER, Rules, Span,
 };

@@ -11,8 +11,8 @@ use super::{
     error::Error,
     foreign::{Family, Valkey, redisbloom},
     geometry::{Geometry, MAX_WORDS},
-    layer::{Layer, Rule, Shape},
-    params::{Expansion, MAX_CAPACITY, MAX_LAYERS, Params, check_ranges},
+    layer::{Layer, Rule, Shape, bits::Bits},
+    params::{Expansion, MAX_LAYERS, Params, check_ranges},
     sizing::{MAX_PROBES, geometry, layer_rate},
     stack::Filter,
 };
@@ -61,51 +61,22 @@ impl LayerPlan {
         }
     }
 
-    /// The native layer for `capacity` items at `rate`; `None` if its bits cannot be addressed.
-    pub(super) fn native(capacity: u64, rate: f64) -> Option<Self> {
-        let shape = geometry(capacity, rate)?.into();
-        Some(Self { capacity, items: 0, error_rate: rate, shape })
-    }
-
-    /// Makes the layer, with all bits clear.
-    ///
-    /// # Errors
-    /// `Error::OutOfMemory`.
+    /// Makes the layer, with all bits clear, if there is memory.
     pub fn empty(&self) -> Result<Layer, Error> {
-        let mut layer = Layer::new(self.shape, self.capacity, self.error_rate)?;
-        layer.set_counted(self.items);
-        Ok(layer)
+        Ok(self.over(Bits::zeroed(self.shape.words())?))
     }
 
-    /// Makes the layer, whose bits are still to arrive.
-    ///
-    /// # Errors
-    /// `Error::OutOfMemory`.
-    pub fn arriving(&self) -> Result<Layer, Error> {
-        let mut layer = Layer::arriving(self.shape, self.capacity, self.error_rate)?;
+    /// Makes the layer over bits, which may be too few until all have arrived.
+    fn over(&self, bits: Bits) -> Layer {
+        let mut layer = Layer::over(bits, self.shape, self.capacity, self.error_rate);
         layer.set_counted(self.items);
-        Ok(layer)
-    }
-
-    /// Makes the empty layer of a plan. `present` is the bytes of bits that the filter has already;
-    /// `ceiling` returns the bytes that it may have in total.
-    ///
-    /// # Errors
-    /// `Error::Ceiling`, also if `plan` is `None`; `Error::OutOfMemory`.
-    pub(super) fn make(
-        plan: Option<Self>,
-        present: u64,
-        ceiling: impl FnOnce(Demand) -> u64,
-    ) -> Result<Layer, Error> {
-        let words = plan.map_or(u64::MAX, |plan| plan.shape.words());
-        let wanted = words.saturating_mul(8).saturating_add(present);
-        let ceiling = ceiling(Demand { present, wanted });
-        match plan {
-            Some(plan) if wanted <= ceiling && plan.capacity <= MAX_CAPACITY => plan.empty(),
-            _ => Err(Error::Ceiling { wanted, ceiling }),
-        }
+        layer
     }
 }
+
+/// The refusal of a layer whose bits cannot be addressed.
+pub(super) const NOT_ADDRESSABLE: Error =
+    Error::Ceiling { wanted: u64::MAX, ceiling: MAX_WORDS * 8 };
 
 /// A filter without its bits: what a decoder has read before it allocates anything.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -146,8 +117,8 @@ impl Plan {
         params.check()?;
         let &Params { error_rate, capacity, expansion, seed, .. } = params;
         let rate = layer_rate(error_rate, expansion.factor().is_some());
-        let not_addressable = Error::Ceiling { wanted: u64::MAX, ceiling: MAX_WORDS * 8 };
-        let layers = vec![LayerPlan::native(capacity, rate).ok_or(not_addressable)?];
+        let shape = geometry(capacity, rate).ok_or(NOT_ADDRESSABLE)?.into();
+        let layers = vec![LayerPlan { capacity, items: 0, error_rate: rate, shape }];
         Ok(Self { family: Family::Native, seed, error_rate, expansion, shard: None, layers })
     }
 
@@ -248,24 +219,16 @@ impl Plan {
     }
 
     /// [`Self::allocate`], but the bits have not arrived: each layer has room for one word
-    /// ([`Layer::arriving`]).
-    ///
-    /// # Errors
-    /// Those of [`Self::allocate`].
+    /// ([`Layer::make_room`]).
     pub fn begin(&self, ceiling: u64) -> Result<Filter, Error> {
-        self.build(ceiling, LayerPlan::arriving)
+        self.build(ceiling, |layer| Ok(layer.over(Bits::zeroed(1)?)))
     }
 
-    /// Makes a filter of this plan, whose layers `layer` makes, oldest first. Call [`Self::check`]
-    /// first.
-    ///
-    /// # Errors
-    /// Those of [`Self::allocate`], and those of `layer`.
-    pub fn build<E: From<Error>>(
+    fn build(
         &self,
         ceiling: u64,
-        mut layer: impl FnMut(&LayerPlan) -> Result<Layer, E>,
-    ) -> Result<Filter, E> {
+        layer: impl Fn(&LayerPlan) -> Result<Layer, Error>,
+    ) -> Result<Filter, Error> {
         let wanted = self.bit_bytes();
         Demand { present: 0, wanted }.check(|_| ceiling)?;
         let mut layers = Vec::new();
@@ -273,7 +236,7 @@ impl Plan {
         for plan in &self.layers {
             layers.push(layer(plan)?);
         }
-        Ok(self.with_layers(layers)?)
+        self.with_layers(layers)
     }
 
     /// The filter of this plan, of layers that follow it.

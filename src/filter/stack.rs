@@ -27,9 +27,8 @@ use super::{
     hash::Hash,
     layer::{Layer, Shape, Start},
     paged::Paged,
-    params::{CellKind, Expansion, MAX_LAYERS, Params},
-    plan::{Demand, LayerPlan},
-    sizing::layer_rate,
+    params::{CellKind, Expansion, MAX_CAPACITY, MAX_LAYERS, Params},
+    plan::{Demand, NOT_ADDRESSABLE, Plan},
 };
 use crate::sharding::Shard;
 
@@ -85,11 +84,7 @@ impl Filter {
     /// `Error::ErrorRate`, `Error::Capacity`, `Error::Ceiling`, `Error::OutOfMemory`. Nothing stays
     /// allocated after an error.
     pub fn new(params: &Params, ceiling: u64) -> Result<Self, Error> {
-        params.check()?;
-        let &Params { error_rate, capacity, expansion, seed, .. } = params;
-        let rate = layer_rate(error_rate, expansion.factor().is_some());
-        let plan = LayerPlan::native(capacity, rate);
-        Self::of_layer(Family::Native, seed, error_rate, expansion, plan, ceiling)
+        Plan::new(params)?.allocate(ceiling)
     }
 
     /// Makes an empty filter as valkey-bloom does, whose bits take at most `ceiling` bytes. Ignores
@@ -100,9 +95,10 @@ impl Filter {
     pub fn of_valkey(valkey: Valkey, params: &Params, ceiling: u64) -> Result<Self, Error> {
         params.check()?;
         let &Params { error_rate, capacity, expansion, .. } = params;
-        let rate = valkey.layer_rate(error_rate, 0);
-        let plan = Valkey::layer(capacity, rate.ok_or(Error::ErrorRate(valkey.tightening))?);
-        Self::of_layer(Family::Valkey(valkey), 0, error_rate, expansion, plan, ceiling)
+        let rate = valkey.layer_rate(error_rate, 0).ok_or(Error::ErrorRate(valkey.tightening))?;
+        let layers = vec![Valkey::layer(capacity, rate).ok_or(NOT_ADDRESSABLE)?];
+        let family = Family::Valkey(valkey);
+        Plan { family, error_rate, expansion, layers, ..Plan::default() }.allocate(ceiling)
     }
 
     /// Makes an empty filter as RedisBloom does, whose bits take at most `ceiling` bytes. Ignores
@@ -114,24 +110,10 @@ impl Filter {
         params.check()?;
         let &Params { error_rate, capacity, expansion, .. } = params;
         let (family, scales) = (RedisBloom::PRESENT, expansion.factor().is_some());
-        let plan = family.first_layer(capacity, error_rate, scales);
-        let first = plan.map_or(error_rate, |plan| plan.error_rate);
-        let rate = redisbloom::error_rate(first, scales);
-        Self::of_layer(Family::RedisBloom(family), 0, rate, expansion, plan, ceiling)
-    }
-
-    /// The empty filter of a layer; `None` for one that cannot be made.
-    fn of_layer(
-        family: Family,
-        seed: u64,
-        error_rate: f64,
-        expansion: Expansion,
-        plan: Option<LayerPlan>,
-        ceiling: u64,
-    ) -> Result<Self, Error> {
-        let newest = LayerPlan::make(plan, 0, |_| ceiling)?;
-        let extra = Extra::boxed(Vec::new(), family);
-        Ok(Self { seed, error_rate, newest, extra, expansion, family: family.tag() })
+        let first = family.first_layer(capacity, error_rate, scales).ok_or(NOT_ADDRESSABLE)?;
+        let error_rate = redisbloom::error_rate(first.error_rate, scales);
+        let (family, layers) = (Family::RedisBloom(family), vec![first]);
+        Plan { family, error_rate, expansion, layers, ..Plan::default() }.allocate(ceiling)
     }
 
     /// Makes a filter of checked layers (`plan.rs`), oldest first; `None` if there are none.
@@ -299,7 +281,7 @@ impl Filter {
         self.layers().map(Layer::capacity).fold(0, u64::saturating_add)
     }
 
-    /// Bytes of all bit arrays, including bits that have not arrived yet ([`Layer::arriving`]).
+    /// Bytes of all bit arrays, including bits that have not arrived yet.
     pub fn bit_bytes(&self) -> u64 {
         match self.newest.span() {
             Some((_, end)) => end.memory,
@@ -399,10 +381,7 @@ impl Filter {
         self.add(hash, |_| u64::MAX).unwrap_or_else(|_| self.newest.add_uncounted(hash))
     }
 
-    /// Copies the filter, with the same seed, bits and counts.
-    ///
-    /// # Errors
-    /// `Error::OutOfMemory`.
+    /// Copies the filter, with the same seed, bits and counts, if there is memory.
     pub fn duplicate(&self) -> Result<Self, Error> {
         let extra = self.extra.as_deref().map(Extra::duplicate).transpose()?;
         Ok(Self { newest: self.newest.duplicate()?, extra, ..*self })
@@ -430,7 +409,14 @@ impl Filter {
             Tag::Valkey => self.valkey().next_layer(asked, index, capacity, factor),
             Tag::Native | Tag::Guava => None,
         };
-        self.push(LayerPlan::make(plan, self.bit_bytes(), ceiling)?);
+        let plan = plan.filter(|plan| plan.capacity <= MAX_CAPACITY);
+        let words = plan.map_or(u64::MAX, |plan| plan.shape.words());
+        let present = self.bit_bytes();
+        let wanted = words.saturating_mul(8).saturating_add(present);
+        Demand { present, wanted }.check(ceiling)?;
+        let mut layer = plan.ok_or(NOT_ADDRESSABLE)?.empty()?;
+        layer.start_after(&self.newest);
+        self.extra.get_or_insert_default().older.push(std::mem::replace(&mut self.newest, layer));
         Ok(())
     }
 
@@ -441,15 +427,8 @@ impl Filter {
     /// `Error::OutOfMemory`; nothing has changed then.
     pub fn overflow(&mut self) -> Result<Paged, Error> {
         let (params, shard) = (self.params(), self.shard());
-        let empty = LayerPlan::native(1, self.error_rate);
-        let empty = LayerPlan::make(empty, 0, |demand| demand.wanted)?;
+        let empty = Self::new(&Params { capacity: 1, ..params }, u64::MAX)?.newest;
         // Does not fail once the layer is taken out: empty pages allocate nothing.
         Paged::above(std::mem::replace(&mut self.newest, empty), &params, shard)
-    }
-
-    /// Puts a layer on top of the others.
-    pub(super) fn push(&mut self, mut layer: Layer) {
-        layer.start_after(&self.newest);
-        self.extra.get_or_insert_default().older.push(std::mem::replace(&mut self.newest, layer));
     }
 }

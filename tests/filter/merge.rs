@@ -8,8 +8,8 @@ use proptest::{
 };
 use redis_bloom::{
     filter::{
-        Classic, Difference, Error, Expansion, FIXED_SEED, Family, Filter, Layer, LayerPlan,
-        Params, Plan, RedisBloom, Rule, Shape, TIGHTENING, Union, Unmergeable, Valkey,
+        Classic, Difference, Expansion, FIXED_SEED, Family, Filter, Layer, LayerPlan, Member,
+        NoUnion, Params, Plan, RedisBloom, Rule, Shape, TIGHTENING, Union, Unmergeable, Valkey,
         foreign::redisbloom,
     },
     sharding::Shard,
@@ -20,11 +20,33 @@ use crate::{
     support::{Strings, add, fill, filter, has, item, params, stack},
 };
 
+/// The union of filters of layers, with what is refused.
+fn of(filters: &[&Filter], limited: bool) -> Result<Option<Union>, Unmergeable> {
+    let members: Vec<Member> = filters.iter().copied().map(Member::Layers).collect();
+    match Union::of(&members, limited, |_| panic!("no memory is wanted")) {
+        Ok(union) => Ok(union),
+        Err(NoUnion::Refused(why)) => Err(why),
+        Err(NoUnion::Memory(error)) => panic!("{error}"),
+    }
+}
+
+/// Makes `filter` the union; returns whether it changed.
+fn write(union: Option<Union>, filter: &mut Filter, others: &[&Filter]) -> bool {
+    let others: Vec<Member> = others.iter().copied().map(Member::Layers).collect();
+    match union {
+        None => false,
+        Some(Union::Layer(items)) => {
+            filter.unite(&others, items);
+            true
+        }
+        Some(Union::Pages(_)) => panic!("none has pages"),
+    }
+}
+
 /// Merges `others` into `filter`.
 fn merge(filter: &mut Filter, others: &[&Filter]) -> Result<(), Unmergeable> {
     let filters: Vec<&Filter> = std::iter::once(&*filter).chain(others.iter().copied()).collect();
-    let union = Union::of(&filters, true)?;
-    union.write(filter, others).expect("memory");
+    write(of(&filters, true)?, filter, others);
     Ok(())
 }
 
@@ -123,13 +145,11 @@ fn a_union_that_adds_nothing_does_not_change_the_filter() {
     fill(&mut full, 0, 200);
     add_all(&mut part, 0..100);
     // A full filter and an empty one, or a part of its own items.
-    let union = Union::of(&[&full, &empty], true).expect("alike");
-    assert!(!union.changes());
-    let union = Union::of(&[&full, &part], true).expect("alike");
-    assert!(!union.changes());
-    let union = Union::of(&[&part, &full], true).expect("alike");
-    assert!(union.changes());
-    union.write(&mut part, &[&full]).expect("memory");
+    for other in [&empty, &part] {
+        assert!(of(&[&full, other], true).expect("alike").is_none());
+    }
+    let union = of(&[&part, &full], true).expect("alike");
+    assert!(write(union, &mut part, &[&full]));
     assert_eq!(counts(&part), [200], "the count of the fuller one is exact");
 }
 
@@ -141,15 +161,15 @@ fn a_layer_that_would_hold_too_much_is_refused_and_nothing_changes() {
         add_all(&mut b, 900..1_800);
         let before = Strings::of(&a);
         let refused = merge(&mut a, &[&b]).expect_err("1,800 items of 1,000");
-        let Unmergeable::Full { index: 0, layers: 1, items, capacity: 1_000 } = refused else {
+        let Unmergeable::Full { items, capacity: 1_000 } = refused else {
             panic!("{refused:?}");
         };
         // The filter that got all of them counts fewer, since it is too full.
         assert!((1_700..=1_800).contains(&items), "{items}");
         assert_eq!(Strings::of(&a), before);
         // A primary or an AOF is obeyed.
-        let union = Union::of(&[&a, &b], false).expect("alike");
-        union.write(&mut a, &[&b]).expect("memory");
+        let union = of(&[&a, &b], false).expect("alike");
+        assert!(write(union, &mut a, &[&b]));
         assert!((0..1_800).all(|number| has(&a, &item(0, number))));
         assert_eq!(a.items(), 1_000);
         assert_eq!(Strings::of(&Strings::of(&a).filter()), Strings::of(&a));
@@ -247,34 +267,15 @@ fn two_filters_of_nearly_as_many_items_as_the_capacity_are_not_refused() {
     }
 }
 
+/// All but the newest of several layers are full, so nearly no union has room.
 #[test]
-fn layers_that_the_destination_lacks_are_added() {
-    let empty = || stack(&params(0.01, 100, 2, 0));
-    let mut grown = empty();
+fn filters_of_several_layers_are_refused() {
+    let [mut grown, small] = [0; 2].map(|_| stack(&params(0.01, 100, 2, 0)));
     fill(&mut grown, 0, 600);
     assert_eq!(grown.layers().len(), 3);
-    // The first 50 items of the first layer; and items of the first layer and of the others, which
-    // `half` has in its first layer.
-    let mut half = empty();
-    add_all(&mut half, 0..50);
-    for order in [[&half, &grown], [&grown, &half]] {
-        let merged = union(&order);
-        assert_eq!(merged.layers().len(), 3);
-        assert_eq!(counts(&merged), counts(&grown));
-        assert_eq!(merged.bytes(), grown.bytes());
-        assert!(words(&merged) == words(&grown));
+    for pair in [[&grown, &small], [&small, &grown], [&grown, &grown]] {
+        assert_eq!(of(&pair, false).expect_err("three layers"), Unmergeable::Layers);
     }
-    // It goes on growing as the other does.
-    let (mut merged, before) = (union(&[&half, &grown]), words(&grown));
-    assert_eq!(fill(&mut merged, 1, 1_500), fill(&mut grown.duplicate().unwrap(), 1, 1_500));
-    // No item can move to another layer: the first layer of `grown` is full.
-    add_all(&mut half, 100_000..100_040);
-    let refused = merge(&mut grown, &[&half]).expect_err("a layer above its capacity");
-    assert!(
-        matches!(refused, Unmergeable::Full { index: 0, layers: 3, capacity: 100, .. }),
-        "{refused:?}"
-    );
-    assert!(words(&grown) == before);
 }
 
 #[test]
@@ -302,34 +303,14 @@ fn the_first_difference_is_named() {
         (named("Guava 32"), named("Guava 64"), Difference::Layer),
     ] {
         for pair in [[a, b], [b, a]] {
-            let refused = Union::of(&pair, false).expect_err("different filters");
+            let refused = of(&pair, false).expect_err("different filters");
             assert_eq!(refused, Unmergeable::Differ(difference));
         }
         // Also of a later source.
-        assert!(Union::of(&[a, a, b], true).is_err());
+        assert!(of(&[a, a, b], true).is_err());
     }
     let text = Unmergeable::Differ(Difference::Seed).to_string();
     assert_eq!(text, "filters differ in seed");
-}
-
-#[test]
-fn new_layers_are_held_against_the_ceiling() {
-    let [mut small, mut grown] = [0; 2].map(|_| stack(&params(0.01, 1_000, 2, 0)));
-    fill(&mut grown, 0, 1_001);
-    add_all(&mut small, 0..10);
-    let union = Union::of(&[&small, &grown], true).expect("alike");
-    let wanted = grown.bit_bytes();
-    let asked = |ceiling| {
-        union.check_memory(small.bit_bytes(), |demand| {
-            assert_eq!((demand.present, demand.wanted), (small.bit_bytes(), wanted));
-            ceiling
-        })
-    };
-    assert_eq!(asked(wanted), Ok(()));
-    let ceiling = wanted - 1;
-    assert_eq!(asked(ceiling), Err(Error::Ceiling { wanted, ceiling }));
-    let union = Union::of(&[&grown, &small], true).expect("alike");
-    union.check_memory(wanted, |_| panic!("no layer is new")).expect("nothing to ask");
 }
 
 /// S of `items` items (see `src/filter/merge.rs`).
@@ -470,7 +451,7 @@ proptest! {
             Err(error) => {
                 prop_assert!(matches!(error, Unmergeable::Full { .. }), "{}", error);
                 prop_assert_eq!(Strings::of(&merged), Strings::of(forward[0]));
-                prop_assert!(Union::of(&backward, true).is_err());
+                prop_assert!(of(&backward, true).is_err());
             }
         }
     }

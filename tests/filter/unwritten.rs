@@ -36,7 +36,7 @@ fn protected(layer: &mut Layer) -> Layout {
     let whole =
         Layout::from_size_align(bytes.next_multiple_of(PAGE), PAGE).expect("they are there");
     // SAFETY: the words were allocated as an array of them.
-    let away = |old| unsafe { moved(old, bytes, own, whole) };
+    let away = |old: *mut u8, _| unsafe { moved(old.cast(), bytes, own, whole).cast() };
     // SAFETY: the new memory has the same content. `released` moves it back before the layer is
     // dropped, unless the process ends.
     unsafe { layer.relocate(away) };
@@ -53,7 +53,7 @@ fn released(layer: &mut Layer, whole: Layout) {
     // SAFETY: the pages of `protected`.
     assert_eq!(unsafe { mprotect(at, whole.size(), PROT_READ | PROT_WRITE) }, 0);
     // SAFETY: `protected` allocated them with the layout `whole`.
-    let back = |old| unsafe { moved(old, bytes, whole, own) };
+    let back = |old: *mut u8, _| unsafe { moved(old.cast(), bytes, whole, own).cast() };
     // SAFETY: the new memory has the same content and the layout of an array of words.
     unsafe { layer.relocate(back) };
 }

@@ -173,15 +173,8 @@ impl<'a> Chunk<'a> {
         let Described::Pages(plan) = described else {
             return Err(Error::OtherFilter);
         };
-        let (bytes, bits) = (reader.rest(), plan.below.bit_bytes());
-        let to = match first.checked_sub(bits) {
-            None => first.saturating_add(bytes.len() as u64),
-            Some(position) => bits.saturating_add(record::end(bytes, position)?),
-        };
-        if to == first || (first < bits && to > bits) {
-            return Err(Error::Order { from: first, to, received: 0 });
-        }
-        stream::check_words(first.min(bits), to.min(bits))?;
+        let bytes = reader.rest();
+        let to = record::behind(plan.below.bit_bytes(), first, bytes)?;
         let to = end_of(iterator, first, Some(to))?;
         Ok(Self { first, to, bytes, numbers: Numbers::Pages(plan) })
     }

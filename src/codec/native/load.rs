@@ -245,10 +245,7 @@ impl Load {
         Ok(Stored::Pages(Paged::from_parts(plan, base, pages)))
     }
 
-    /// Copies the incomplete filter.
-    ///
-    /// # Errors
-    /// `FilterError::OutOfMemory`.
+    /// Copies the incomplete filter, if there is memory.
     pub fn duplicate(&self) -> Result<Self, FilterError> {
         let filter = self.filter().map(Filter::duplicate).transpose()?;
         let paged = self.paged.as_ref().map(|Arriving { plan, pieces }| {

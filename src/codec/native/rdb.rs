@@ -12,7 +12,7 @@
 //! saving a filter of 4 GiB takes 2 MiB of extra memory. The RDB's own checksum covers bits and
 //! pages. The invariants of pages are checked all the same.
 
-use super::{Body, Load, Stored, header, record, stream};
+use super::{Body, Load, Stored, header, record};
 use crate::{
     codec::{
         Error,
@@ -62,15 +62,11 @@ pub fn load(source: &mut impl Source, ceiling: u64) -> Result<Stored, Error> {
         let string = source.next().ok_or(Error::Truncated)?;
         let bytes = string.as_ref();
         let from = place;
-        place = match place.checked_sub(bits) {
-            None => place.saturating_add(bytes.len() as u64),
-            Some(position) => bits.saturating_add(record::end(bytes, position)?),
-        };
         // Each string has something, so the strings end.
-        if place > present || place == from || (from < bits && place > bits) {
+        place = record::behind(bits, from, bytes)?;
+        if place > present {
             return Err(Error::TooBig { from, to: place, total });
         }
-        stream::check_words(from.min(bits), place.min(bits))?;
         let Ok(held) = &mut load else {
             continue;
         };

@@ -58,8 +58,22 @@ pub(super) fn put<'a>(
     end
 }
 
-/// The position behind the records of `bytes`, which start at `position`; no page is read.
-pub(super) fn end(bytes: &[u8], mut position: u64) -> Result<u64, Error> {
+/// The place behind `bytes`, which start at the place `from` of a body with so many bytes of bits,
+/// and are either bits or records; no page is read.
+pub(super) fn behind(bits: u64, from: u64, bytes: &[u8]) -> Result<u64, Error> {
+    let to = match from.checked_sub(bits) {
+        None => from.saturating_add(bytes.len() as u64),
+        Some(position) => bits.saturating_add(end(bytes, position)?),
+    };
+    if to == from || (from < bits && to > bits) {
+        return Err(Error::Order { from, to, received: 0 });
+    }
+    stream::check_words(from.min(bits), to.min(bits))?;
+    Ok(to)
+}
+
+/// The position behind the records of `bytes`, which start at `position`.
+fn end(bytes: &[u8], mut position: u64) -> Result<u64, Error> {
     let mut reader = Reader::plain(bytes);
     while reader.left() > 0 {
         let (level, _) = next(&mut reader)?;

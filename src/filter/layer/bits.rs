@@ -71,10 +71,7 @@ impl Bits {
         &mut self.0
     }
 
-    /// Copies the array. Pages without a set bit stay untouched in the copy.
-    ///
-    /// # Errors
-    /// `Error::OutOfMemory`.
+    /// Copies the array, if there is memory. Pages without a set bit stay untouched in the copy.
     pub(in crate::filter) fn duplicate(&self) -> Result<Self, Error> {
         self.extended(self.words().len() as u64)
     }
@@ -156,22 +153,13 @@ impl Bits {
         count_union(arrays)
     }
 
-    /// Lets an allocator move the words: `mover` gets their address, and returns the new one or
-    /// null.
+    /// Lets an allocator move the words.
     ///
     /// # Safety
-    /// A new address must point to an allocation of the same allocator and layout with the same
-    /// content, and `mover` must have freed the old one. If `mover` returns null, the old
-    /// allocation must be untouched.
-    pub unsafe fn relocate(&mut self, mover: impl FnOnce(*mut u64) -> *mut u64) {
-        let words = std::mem::take(&mut self.0);
-        let len = words.len();
-        let old = Box::into_raw(words).cast::<u64>();
-        let new = mover(old);
-        let at = if new.is_null() { old } else { new };
-        // SAFETY: `at` is the old allocation, given up just above, or one equal to it, as the
-        // caller guarantees.
-        self.0 = unsafe { Box::from_raw(std::ptr::slice_from_raw_parts_mut(at, len)) };
+    /// As for [`relocate`].
+    pub unsafe fn relocate(&mut self, mover: impl FnOnce(*mut u8, usize) -> *mut u8) {
+        // SAFETY: the caller's promise.
+        unsafe { relocate(&mut self.0, mover) }
     }
 
     /// The number of set bits. Reads every page.
@@ -193,6 +181,29 @@ impl Bits {
     pub fn prefetch(&self, index: usize) {
         prefetch(self.words().as_ptr().wrapping_add(index));
     }
+}
+
+/// Lets an allocator move an array: `mover` gets its address and bytes, and returns the new address
+/// or null.
+///
+/// # Safety
+/// A new address must point to an allocation of the same allocator and layout with the same
+/// content, and `mover` must have freed the old one. If `mover` returns null, the old allocation
+/// must be untouched.
+pub(in crate::filter) unsafe fn relocate<T>(
+    array: &mut Box<[T]>,
+    mover: impl FnOnce(*mut u8, usize) -> *mut u8,
+) {
+    if array.is_empty() {
+        return;
+    }
+    let (len, bytes) = (array.len(), size_of_val(&**array));
+    let old: *mut T = Box::into_raw(std::mem::take(array)).cast();
+    let new: *mut T = mover(old.cast(), bytes).cast();
+    let at = if new.is_null() { old } else { new };
+    // SAFETY: `at` is the old allocation, given up just above, or one equal to it, as the caller
+    // guarantees.
+    *array = unsafe { Box::from_raw(std::ptr::slice_from_raw_parts_mut(at, len)) };
 }
 
 #[inline(always)]

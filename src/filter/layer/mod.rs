@@ -87,24 +87,14 @@ const _: () = assert!(size_of::<Kind>() == size_of::<Blocked>());
 const ROOM_FACTOR: u64 = 8;
 
 impl Layer {
-    /// Makes an empty layer of a checked shape (`plan.rs`).
-    ///
-    /// # Errors
-    /// `Error::OutOfMemory`.
+    /// Makes an empty layer of a checked shape (`plan.rs`), if there is memory.
     pub fn new(shape: Shape, capacity: u64, error_rate: f64) -> Result<Self, Error> {
-        Ok(Self::with_bits(Bits::zeroed(shape.words())?, shape, capacity, error_rate))
+        Ok(Self::over(Bits::zeroed(shape.words())?, shape, capacity, error_rate))
     }
 
-    /// Makes a layer whose bits are still to arrive ([`Self::make_room`]), and which nobody may
-    /// query.
-    ///
-    /// # Errors
-    /// `Error::OutOfMemory`.
-    pub fn arriving(shape: Shape, capacity: u64, error_rate: f64) -> Result<Self, Error> {
-        Ok(Self::with_bits(Bits::zeroed(1)?, shape, capacity, error_rate))
-    }
-
-    fn with_bits(bits: Bits, shape: Shape, capacity: u64, error_rate: f64) -> Self {
+    /// Makes a layer over these bits. If they are too few, the others arrive
+    /// ([`Self::make_room`]), and nobody may query it until then.
+    pub(super) fn over(bits: Bits, shape: Shape, capacity: u64, error_rate: f64) -> Self {
         let kind = match shape {
             Shape::Blocked(geometry) => Kind::Blocked(Blocked::new(geometry, bits)),
             Shape::Classic(classic) => Kind::Classic(Box::new(ClassicLayer::new(classic, bits))),
@@ -124,10 +114,7 @@ impl Layer {
         self.bits_mut().grow(words)
     }
 
-    /// Copies the layer.
-    ///
-    /// # Errors
-    /// `Error::OutOfMemory`.
+    /// Copies the layer, if there is memory.
     pub fn duplicate(&self) -> Result<Self, Error> {
         let kind = match &self.kind {
             Kind::Blocked(layer) => {
@@ -226,10 +213,11 @@ impl Layer {
         self.bits_mut().merge(from, words)
     }
 
-    /// Adds what the layers `others` hold, all of the same shape. The caller sets the count.
-    pub(super) fn unite(&mut self, others: &[&Self]) {
+    /// Adds what the layers `others` hold, all of the same shape; then there are so many `items`.
+    pub(super) fn unite(&mut self, others: &[&Self], items: u64) {
         let bits: Vec<_> = others.iter().map(|other| other.bits()).collect();
         self.bits_mut().unite(&bits);
+        self.counted = items;
     }
 
     pub(super) fn count_union(layers: &[&Self]) -> (Vec<u64>, u64) {
@@ -237,12 +225,12 @@ impl Layer {
         Bits::count_union(&bits)
     }
 
-    /// Lets an allocator move the bit array ([`Bits::relocate`]).
+    /// Lets an allocator move the bit array.
     ///
     /// # Safety
-    /// `mover` meets the conditions of [`Bits::relocate`].
-    pub unsafe fn relocate(&mut self, mover: impl FnOnce(*mut u64) -> *mut u64) {
-        // SAFETY: the caller guarantees the conditions of `Bits::relocate`.
+    /// As for [`Bits::relocate`].
+    pub unsafe fn relocate(&mut self, mover: impl FnOnce(*mut u8, usize) -> *mut u8) {
+        // SAFETY: the caller's promise.
         unsafe { self.bits_mut().relocate(mover) }
     }
 

@@ -67,12 +67,10 @@ impl Paged {
     }
 
     /// Lets an allocator move allocations, from number `from` on, until `stop` says so. Returns the
-    /// number of the next. `mover` gets address and bytes, and returns the new address, or null.
+    /// number of the next.
     ///
     /// # Safety
-    /// A new address must point to an allocation of the same allocator and layout with the same
-    /// content, and `mover` must have freed the old one. If `mover` returns null, the old
-    /// allocation must be untouched.
+    /// As for [`Bits::relocate`](crate::filter::Bits::relocate).
     pub unsafe fn relocate(
         &mut self,
         from: u64,
@@ -82,9 +80,8 @@ impl Paged {
         if from == 0
             && let Some(Rest { part: Part::Base(base), .. }) = self.rest.as_deref_mut()
         {
-            let bytes = size_of_val(base.bits().words());
             // SAFETY: the caller's promise.
-            unsafe { base.relocate(|words| mover(words.cast(), bytes).cast()) };
+            unsafe { base.relocate(&mut mover) };
         }
         // SAFETY: the caller's promise.
         unsafe { self.pages.relocate(from, mover, stop) }
@@ -118,14 +115,10 @@ pub fn expected_bytes(params: &Params, rules: Option<Rules>, items: u64) -> Resu
         return Err(Error::Full);
     }
     if params.has_pages(rules) {
+        let bytes = plan(params, rules)?.expected_bytes(items)?;
         let generations = rules.map_or(0, window::list_bytes);
         let has_rest = rules.is_some() || params.expansion != Expansion::USUAL;
         let rest = if has_rest { REST_BYTES } else { 0 };
-        params.check()?;
-        if let Some(rules) = rules {
-            rules.check(scales)?;
-        }
-        let bytes = plan(params, rules)?.expected_bytes(items)?;
         return Ok(bytes.saturating_add(STRUCT_BYTES + rest + generations));
     }
     let layer = Plan::new(params)?;

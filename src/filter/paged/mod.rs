@@ -36,14 +36,12 @@ mod add;
 mod check;
 mod count;
 mod figures;
-mod merge;
 mod rules;
 mod window;
 
 pub use add::{Addition, Additions, Author};
 pub use check::PagedPlan;
 pub use figures::{expected_bytes, expected_rate};
-pub use merge::{Member, NoUnion};
 pub use rules::{MAX_GENERATIONS, MAX_MILLISECONDS, MAX_TIME, NEVER, Rules, Span};
 pub use window::{Generation, MOST_SWEPT, SWEEP_EVERY, Shift, Sweep, Window};
 
@@ -123,13 +121,6 @@ impl Paged {
     /// with counters, and for a window of items that has an expansion; `Error::Ceiling`,
     /// `Error::OutOfMemory`.
     pub fn new(params: &Params, rules: Option<Rules>, ceiling: u64) -> Result<Self, Error> {
-        params.check()?;
-        if let Some(rules) = rules {
-            rules.check(params.expansion.factor().is_some())?;
-            if params.cells != CellKind::Bits {
-                return Err(Error::Window);
-            }
-        }
         let plan = plan(params, rules)?;
         let wanted = plan.expected_bytes(plan.most_slots(plan.first_pages.into()))?;
         Demand { present: 0, wanted }.check(|_| ceiling)?;
@@ -175,10 +166,7 @@ impl Paged {
         self
     }
 
-    /// Copies the filter.
-    ///
-    /// # Errors
-    /// `Error::OutOfMemory`.
+    /// Copies the filter, if there is memory.
     pub fn duplicate(&self) -> Result<Self, Error> {
         let part = match self.part() {
             Part::Nothing => Part::Nothing,
@@ -320,9 +308,16 @@ fn base_bytes(base: &Layer) -> u64 {
     base.shape().words() * 8
 }
 
-/// The pages of an empty filter without a layer below.
+/// The pages of an empty filter without a layer below, of parameters and rules that are checked.
 fn plan(params: &Params, rules: Option<Rules>) -> Result<pages::Plan, Error> {
+    params.check()?;
     let &Params { error_rate, capacity, expansion, cells, .. } = params;
+    if let Some(rules) = rules {
+        rules.check(expansion.factor().is_some())?;
+        if cells != CellKind::Bits {
+            return Err(Error::Window);
+        }
+    }
     let (capacity, payload) = match rules {
         // Only a filter of plain bits gains from a reservation.
         None if cells == CellKind::Bits => (0, Payload::Nothing),

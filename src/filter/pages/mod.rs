@@ -261,12 +261,10 @@ impl Pages {
     }
 
     /// Lets an allocator move allocations, from number `from` on, until `stop` says so. Returns the
-    /// number of the next. `mover` gets address and bytes, and returns the new address, or null.
+    /// number of the next.
     ///
     /// # Safety
-    /// A new address must point to an allocation of the same allocator and layout with the same
-    /// content, and `mover` must have freed the old one. If `mover` returns null, the old
-    /// allocation must be untouched.
+    /// As for `layer::bits::relocate`.
     pub(super) unsafe fn relocate(
         &mut self,
         from: u64,
@@ -308,10 +306,7 @@ impl Pages {
         }
     }
 
-    /// Copies the structure.
-    ///
-    /// # Errors
-    /// `Error::OutOfMemory`.
+    /// Copies the structure, if there is memory.
     pub fn duplicate(&self) -> Result<Self, Error> {
         let body = match &self.body {
             Body::Small(small) => Body::Small(small.duplicate()?),

@@ -243,10 +243,7 @@ impl Pieces {
         Some((held.reach, Piece::Page(&held.page)))
     }
 
-    /// Copies the pages.
-    ///
-    /// # Errors
-    /// `Error::OutOfMemory`.
+    /// Copies the pages, if there is memory.
     pub fn duplicate(&self) -> Result<Self, Error> {
         let small = self.small.as_ref().map(Pages::duplicate).transpose()?;
         let mut list = Vec::new();

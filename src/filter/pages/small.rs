@@ -15,7 +15,7 @@ use super::{
     slot::Format,
     words::low,
 };
-use crate::filter::{error::Error, hash::Hash};
+use crate::filter::{error::Error, hash::Hash, layer::bits::relocate};
 
 /// Entries of 32 bits that take as much as a page of them; half as many of 64 bits do.
 const MOST_LANES: usize = 128;
@@ -201,15 +201,7 @@ impl Small {
     /// # Safety
     /// As for `Pages::relocate`.
     pub(super) unsafe fn relocate(&mut self, mover: impl FnOnce(*mut u8, usize) -> *mut u8) {
-        if self.0.is_empty() {
-            return;
-        }
-        let (len, bytes) = (self.0.len(), size_of_val(&*self.0));
-        let old: *mut u32 = Box::into_raw(std::mem::take(&mut self.0)).cast();
-        let new: *mut u32 = mover(old.cast(), bytes).cast();
-        let at = if new.is_null() { old } else { new };
-        // SAFETY: `at` is the old allocation, given up just above, or one equal to it, as the
-        // caller guarantees.
-        self.0 = unsafe { Box::from_raw(std::ptr::slice_from_raw_parts_mut(at, len)) };
+        // SAFETY: the caller's promise.
+        unsafe { relocate(&mut self.0, mover) }
     }
 }

@@ -62,8 +62,7 @@ pub(super) unsafe extern "C" fn defrag(
 fn move_layers(defrag: &DefragContext, filter: &mut Filter, from: u64) -> Option<u64> {
     let (first, newest) = (usize::try_from(from).unwrap_or(0), filter.older().len());
     for (number, layer) in (first..).zip(filter.layers_from_mut(first)) {
-        let bytes = size_of_val(layer.bits().words());
-        let mover = |words: *mut u64| offer_array(defrag, words.cast(), bytes).cast();
+        let mover = |array: *mut u8, bytes| offer_array(defrag, array, bytes);
         // SAFETY: the server moves the allocation with its content and frees the old one, or
         // returns null and leaves it in place.
         unsafe { layer.relocate(mover) };

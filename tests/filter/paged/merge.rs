@@ -4,8 +4,8 @@ use std::collections::HashMap;
 
 use redis_bloom::{
     filter::{
-        Demand, Difference, Error, Expansion, Filter, Params, Unmergeable,
-        paged::{Member, NoUnion, Paged, PagedPlan},
+        Demand, Difference, Error, Expansion, Filter, Member, NoUnion, Params, Union, Unmergeable,
+        paged::{Paged, PagedPlan},
         pages::Pages,
     },
     sharding::Shard,
@@ -18,7 +18,18 @@ use crate::{
 };
 
 fn union(members: &[Member]) -> Result<Option<Paged>, NoUnion> {
-    Paged::union(members, true, |_| u64::MAX)
+    of(members, true, |_| u64::MAX)
+}
+
+fn of(
+    members: &[Member],
+    limited: bool,
+    ceiling: impl FnOnce(Demand) -> u64,
+) -> Result<Option<Paged>, NoUnion> {
+    Ok(Union::of(members, limited, ceiling)?.map(|union| match union {
+        Union::Pages(paged) => paged,
+        Union::Layer(_) => panic!("one has pages"),
+    }))
 }
 
 /// The union of two filters, which changes the first.
@@ -96,7 +107,7 @@ fn a_union_is_refused_before_it_passes_its_rate() {
     // What another server did is done.
     let next = with(growing(asked), 3, 0..size);
     let obeyed = [Member::Pages(&united), Member::Pages(&next)];
-    assert!(Paged::union(&obeyed, false, |_| u64::MAX).is_ok_and(|done| done.is_some()));
+    assert!(of(&obeyed, false, |_| u64::MAX).is_ok_and(|done| done.is_some()));
 }
 
 /// Two filters of a million items each.
@@ -145,7 +156,7 @@ fn counts_add_up_and_saturate() {
             };
             let (first, second) = (fill(0, a), fill(a / 2, b));
             let members = [Member::Pages(&first), Member::Pages(&second)];
-            let united = Paged::union(&members, false, |_| u64::MAX).expect("a union");
+            let united = of(&members, false, |_| u64::MAX).expect("a union");
             let mut united = united.expect("a change");
             check_equal(&stored(&united), &united, "a union of counts");
             let mut above = 0;
@@ -185,9 +196,9 @@ fn a_layer_below_is_united_if_it_has_room() {
     };
     // What is in the layer already changes nothing.
     let same = filled(1, 0..1_000);
-    let members = [Member::Pages(&above), Member::Layer(&same)];
+    let members = [Member::Pages(&above), Member::Layers(&same)];
     assert!(union(&members).is_ok_and(|none| none.is_none()));
-    let reversed = [Member::Layer(&same), Member::Pages(&above)];
+    let reversed = [Member::Layers(&same), Member::Pages(&above)];
     check_equal(&union(&reversed).expect("a union").expect("a change"), &above, "the pages");
     // Other pages above the same layer.
     let other = with(stored(&above), 2, 0..5_000);
@@ -196,7 +207,7 @@ fn a_layer_below_is_united_if_it_has_room() {
     assert!((0..5_000).all(|number| has(&united, &item(2, number))));
     check_equal(&stored(&united), &united, "above a layer");
     // A layer of other items has no room.
-    let refused = union(&[Member::Pages(&above), Member::Layer(&filled(2, 0..1_000))]).map(drop);
+    let refused = union(&[Member::Pages(&above), Member::Layers(&filled(2, 0..1_000))]).map(drop);
     assert!(
         matches!(refused, Err(NoUnion::Refused(Unmergeable::Full { capacity: 2_000, .. }))),
         "{refused:?}"
@@ -222,7 +233,7 @@ fn filters_that_differ_are_refused_and_nothing_is_done_without_memory() {
     assert_eq!(differs(&filled(counting(0.01, 100, 2))), Difference::Kind);
     assert_eq!(differs(&made(&base).with_shard(Shard::new(1, 4))), Difference::Shard);
     let plain = |params: &Params| Filter::new(params, u64::MAX).expect("memory");
-    let kind = union(&[Member::Pages(&one), Member::Layer(&plain(&base))]).map(drop);
+    let kind = union(&[Member::Pages(&one), Member::Layers(&plain(&base))]).map(drop);
     assert_eq!(kind, Err(NoUnion::Refused(Unmergeable::Differ(Difference::Kind))));
     let window = paged(&params(0.01, 100, 0, 1), Some(super::last_items(4, true)));
     let windows = union(&[Member::Pages(&window), Member::Pages(&window)]).map(drop);
@@ -230,7 +241,7 @@ fn filters_that_differ_are_refused_and_nothing_is_done_without_memory() {
 
     let other = with(growing(0.01), 2, 0..50);
     let demand = std::cell::Cell::new(None);
-    let refused = Paged::union(&[Member::Pages(&one), Member::Pages(&other)], true, |asked| {
+    let refused = of(&[Member::Pages(&one), Member::Pages(&other)], true, |asked| {
         demand.set(Some(asked));
         asked.wanted - 1
     });
@@ -246,6 +257,6 @@ fn a_non_scaling_union_holds_at_most_its_capacity() {
     let fits = both(&shared(0), &shared(40));
     assert_eq!(fits.items(0), 100);
     let refused = union(&[Member::Pages(&fits), Member::Pages(&shared(60))]).map(drop);
-    let full = Unmergeable::Full { index: 0, layers: 1, items: 120, capacity: 100 };
+    let full = Unmergeable::Full { items: 120, capacity: 100 };
     assert_eq!(refused, Err(NoUnion::Refused(full)));
 }
