@@ -368,7 +368,7 @@ impl Fleet {
         }
         match self.look_again() {
             Ok(proved) => self.totals.unknown = !proved,
-            Err(loss) if matches!(failure.stop, Stop::Refused(_)) => return loss,
+            Err(loss) if loss.is_loss() && matches!(failure.stop, Stop::Refused(_)) => return loss,
             Err(_) => {}
         }
         failure
@@ -378,7 +378,7 @@ impl Fleet {
     /// for. `false` if one does not answer.
     ///
     /// # Errors
-    /// The first shard that has lost items, or whose items nothing proves.
+    /// The first shard that has lost items, or whose items nothing proves; or that refuses to say.
     fn look_again(&self) -> Result<bool, Failure> {
         let shards = self.keys.len();
         let looks: Vec<_> = thread::scope(|scope| {
@@ -410,7 +410,11 @@ impl Fleet {
                 seen => seen.map(Some),
             }
         });
-        let Ok(Some(seen)) = seen else { return Ok(false) };
+        let seen = match seen {
+            Ok(Some(seen)) => seen,
+            Err(error) if !error.passes() => return Err(error.into()),
+            Ok(None) | Err(_) => return Ok(false),
+        };
         match mark.judged(&seen) {
             Verdict::Proved => Ok(true),
             Verdict::Lost(why) => Err(Stop::Lost(why)),

@@ -489,7 +489,23 @@ fn run_fake(fake: &Fake, words: &str) -> Ran {
     tool.output().expect("the tool runs").into()
 }
 
-/// Items of a load that begins at such a server count when a replica has them.
+/// Each shard is looked at when a load begins, when its thread ends, and when all have ended.
+#[test]
+fn a_refusal_at_the_last_look_is_told() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = file(dir.path(), &numbered("item", 10));
+    let asked = AtomicUsize::new(0);
+    let fake = Fake::start(move |command| match command {
+        "INFO server replication" if asked.fetch_add(1, Ordering::SeqCst) == 2 => {
+            "-NOPERM this user has no permissions to run the 'info' command\r\n".to_owned()
+        }
+        _ => one_shard(command),
+    });
+    let ran = run_fake(&fake, &format!("load one {}", path.display()));
+    assert!(ran.code == 4 && ran.stderr.contains("NOPERM"), "{ran:?}");
+}
+
+/// Items of a load that begins at a primary that was demoted count when a replica has them.
 #[test]
 fn a_load_at_a_demoted_primary_waits_for_a_replica() {
     let dir = tempfile::tempdir().unwrap();
