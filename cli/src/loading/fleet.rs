@@ -46,6 +46,8 @@ use crate::{
     sharding::Descriptor,
 };
 
+/// Bytes that are read ahead of the replies of one key, if no replica is waited for.
+const AHEAD: usize = 4 << 20;
 /// How long the reader waits before it looks whether a thread ended.
 const MOMENT: Duration = Duration::from_millis(100);
 
@@ -269,7 +271,10 @@ impl Fleet {
     /// Takes a batch of a file. Returns when few enough are under way.
     pub(crate) fn offer(&mut self, file: usize, batch: Batch) -> Result<(), Failure> {
         self.follow()?;
-        while !self.route.ledger.has_room(HELD, MOMENT) && !self.stopped() {
+        // What waits for no replica is confirmed as fast as it is sent: more would only take memory.
+        let waits = self.goal.has_shards() || self.settings.acks != Some(0);
+        let limit = if waits { HELD } else { AHEAD };
+        while !self.route.ledger.has_room(limit, MOMENT) && !self.stopped() {
             self.follow()?;
         }
         if self.failed.load(Ordering::Relaxed) {
