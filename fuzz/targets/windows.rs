@@ -16,8 +16,8 @@ use libfuzzer_sys::fuzz_target;
 use redis_bloom::{
     codec::native::{Stored, rdb},
     filter::{
-        Author, CellKind, Expansion, Params, Rules, Span,
-        paged::{Paged, PagedPlan, Shift},
+        Author, CellKind, Expansion, Params, Plan, Rules, Span,
+        paged::{Paged, Shift},
     },
 };
 
@@ -124,7 +124,7 @@ impl Model {
         let strings = stored(&self.filter);
         assert_eq!(stored(&self.copy), strings);
         assert_eq!(stored(&loaded(&strings)), strings);
-        assert_eq!(PagedPlan::of(&self.filter).check(), Ok(()));
+        assert_eq!(Plan::of_pages(&self.filter).check(), Ok(()));
         for (item, (advanced, changes)) in &self.remembered {
             let must = match self.rules.span {
                 Span::Time(length) => self.advanced - advanced <= length,

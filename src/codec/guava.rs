@@ -61,14 +61,9 @@ pub fn read(bytes: &[u8], purpose: Option<Purpose>, ceiling: u64) -> Result<Filt
     };
     let shape = Classic { bits, bytes: bits / 8, probes: probes.into(), rule };
     let Purpose { capacity, error_rate } = purpose;
-    let plan = Plan {
-        family: Family::Guava,
-        seed: 0,
-        error_rate,
-        expansion: Expansion::NONSCALING,
-        shard: None,
-        layers: vec![LayerPlan { capacity, items: 0, error_rate, shape: shape.into() }],
-    };
+    let layers = vec![LayerPlan { capacity, items: 0, error_rate, shape: shape.into() }];
+    let (family, expansion) = (Family::Guava, Expansion::NONSCALING);
+    let plan = Plan { family, error_rate, expansion, layers, ..Plan::default() };
     plan.check()?;
     let mut filter = plan.allocate(ceiling)?;
     if let Some(layer) = filter.layers_from_mut(0).next() {

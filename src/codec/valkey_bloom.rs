@@ -89,11 +89,9 @@ impl Arriving {
         }
         let plan = Plan {
             family: Family::Valkey(Valkey { seed: FIXED_SEED, tightening }),
-            seed: 0,
             error_rate,
             expansion: Expansion::stored(expansion),
-            shard: None,
-            layers: Vec::new(),
+            ..Plan::default()
         };
         Ok(Self { plan, random: random == 1, layers: Vec::new(), present: 0, ceiling })
     }

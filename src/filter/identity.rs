@@ -14,58 +14,58 @@ use std::hash::Hasher as _;
 
 use siphasher::sip::SipHasher24;
 
-use super::{CellKind, Family, Filter, Params, RedisBloom, Rules, Span, Valkey};
-use crate::sharding::Shard;
+use super::{CellKind, Family, Filter, Paged, Plan, RedisBloom, Span, Valkey};
 
 impl Filter {
+    /// [`Plan::identity`].
+    pub fn identity(&self) -> u64 {
+        Plan::of(self).identity()
+    }
+}
+
+impl Paged {
+    /// [`Plan::identity`].
+    pub fn identity(&self) -> u64 {
+        Plan::of_pages(self).identity()
+    }
+}
+
+impl Plan {
     /// The identity: equal for a filter and its copies, however far they have grown.
     pub fn identity(&self) -> u64 {
-        let (params, shard) = (self.params(), self.shard());
-        let public = |family, public: u128| digest(family, 0, public, &params, shard, None);
-        match self.family() {
-            Family::Native => native(&params, shard, None),
+        let (family, key, public): (u64, u128, u128) = match self.family {
+            Family::Native => (0, self.seed.into(), 0),
             Family::RedisBloom(RedisBloom { hash64, rounds }) => {
-                public(1, u128::from(hash64) << 1 | u128::from(rounds))
+                (1, 0, u128::from(hash64) << 1 | u128::from(rounds))
             }
             Family::Valkey(Valkey { seed, .. }) => {
                 let half = |from| u128::from_le_bytes(std::array::from_fn(|at| seed[from + at]));
-                digest(2, half(0), half(16), &params, shard, None)
+                (2, half(0), half(16))
             }
-            Family::Guava => public(3, 0),
+            Family::Guava => (3, 0, 0),
+        };
+        let params = self.params();
+        let mut hash = SipHasher24::new_with_key(&key.to_le_bytes());
+        let mut note = |number: u64| hash.write(&number.to_le_bytes());
+        note(family);
+        note(public as u64);
+        note((public >> 64) as u64);
+        note(params.error_rate.to_bits());
+        note(params.expansion.factor().unwrap_or(0).into());
+        note((params.cells == CellKind::Counters).into());
+        note(params.capacity);
+        note(
+            self.shard.map_or(0, |shard| u64::from(shard.count()) << 16 | u64::from(shard.index())),
+        );
+        if let Some(window) = self.paged.as_ref().and_then(|paged| paged.window.as_ref()) {
+            let rules = window.rules;
+            note(match rules.span {
+                Span::Time(milliseconds) => milliseconds,
+                Span::Items => 0,
+            });
+            note(rules.generations.into());
+            note(rules.refresh.into());
         }
+        hash.finish()
     }
-}
-
-pub(super) fn native(params: &Params, shard: Option<Shard>, rules: Option<Rules>) -> u64 {
-    digest(0, params.seed.into(), 0, params, shard, rules)
-}
-
-/// The hash of what a filter keeps: `key` is secret, `public` is all else that its family has.
-fn digest(
-    family: u64,
-    key: u128,
-    public: u128,
-    params: &Params,
-    shard: Option<Shard>,
-    rules: Option<Rules>,
-) -> u64 {
-    let mut hash = SipHasher24::new_with_key(&key.to_le_bytes());
-    let mut note = |number: u64| hash.write(&number.to_le_bytes());
-    note(family);
-    note(public as u64);
-    note((public >> 64) as u64);
-    note(params.error_rate.to_bits());
-    note(params.expansion.factor().unwrap_or(0).into());
-    note((params.cells == CellKind::Counters).into());
-    note(params.capacity);
-    note(shard.map_or(0, |shard| u64::from(shard.count()) << 16 | u64::from(shard.index())));
-    if let Some(rules) = rules {
-        note(match rules.span {
-            Span::Time(milliseconds) => milliseconds,
-            Span::Items => 0,
-        });
-        note(rules.generations.into());
-        note(rules.refresh.into());
-    }
-    hash.finish()
 }

@@ -31,25 +31,25 @@
 //! with m positions in blocks of c, k probes in groups of g that share a line (4, or 0 in blocks of
 //! one line), and a = -ln(1 - f). At 1 %, the root of S is 8 in a full filter of 1,000 items, and
 //! 250 in a million (`tests/filter/merge.rs`). Without the half deviation, half of the unions of
-//! exactly as many items as the capacity would be refused; with it, three of ten. It raises the rate
-//! by 2 % in a filter of 1,000 items, which is what the sizing leaves free (`sizing/mod.rs`).
+//! exactly as many items as the capacity would be refused; with it, three of ten. It raises the
+//! rate by 2 % in a filter of 1,000 items, which is what the sizing leaves free (`sizing/mod.rs`).
 //! Replicas must reach the same counts, so this file computes as the sizing does.
 //!
 //! # The rate of pages
 //! The rate of a union of pages is at most the sum of their rates, and it grows further with each
 //! item. If it would pass the configured rate while the filter grows as planned, all levels to come
 //! get longer tags, so that it takes at most two units more (`pages/plan.rs`). If that is too much,
-//! the union is refused. At 1 %, two filters of a million items can be united, and then the union of
-//! two such unions cannot.
+//! the union is refused. At 1 %, two filters of a million items can be united, and then the union
+//! of two such unions cannot.
 
 use super::{
     error::Error,
     foreign::Family,
     layer::{Layer, occupancy},
-    paged::{Paged, PagedPlan},
+    paged::Paged,
     pages::{self, PAGE_BUCKETS, Pages},
     params::Params,
-    plan::Demand,
+    plan::{Demand, Plan},
     stack::Filter,
 };
 use crate::sharding::Shard;
@@ -274,7 +274,7 @@ impl Union {
                 Some(layer)
             }
         };
-        Ok(Some(Self::Pages(Paged::from_parts(&PagedPlan::of(model), layer, pages))))
+        Ok(Some(Self::Pages(Paged::from_parts(&Plan::of_pages(model), layer, pages))))
     }
 }
 

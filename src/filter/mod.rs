@@ -46,7 +46,8 @@ pub use layer::{
 };
 pub use merge::{Difference, Member, NoUnion, Union, Unmergeable};
 pub use paged::{
-    Addition, Additions, Author, MAX_GENERATIONS, MAX_MILLISECONDS, MAX_TIME, NEVER, Rules, Span,
+    Addition, Additions, Author, MAX_GENERATIONS, MAX_MILLISECONDS, MAX_TIME, NEVER, Paged,
+    PagedPlan, Rules, Span,
 };
 pub use params::{CellKind, Expansion, MAX_CAPACITY, MAX_EXPANSION, MAX_LAYERS, Params};
 pub use plan::{Demand, LayerPlan, Plan};

@@ -12,7 +12,9 @@ use super::{
     foreign::{Family, Valkey, redisbloom},
     geometry::{Geometry, MAX_WORDS},
     layer::{Layer, Rule, Shape, bits::Bits},
-    params::{Expansion, MAX_LAYERS, Params, check_ranges},
+    paged::PagedPlan,
+    pages::Payload,
+    params::{CellKind, Expansion, MAX_LAYERS, Params, check_ranges},
     sizing::{MAX_PROBES, geometry, layer_rate},
     stack::Filter,
 };
@@ -91,8 +93,10 @@ pub struct Plan {
     pub expansion: Expansion,
     /// The shard that the filter is, if it is one.
     pub shard: Option<Shard>,
-    /// The layers, oldest first.
+    /// The layers, oldest first. Below pages there is one at most.
     pub layers: Vec<LayerPlan>,
+    /// What a filter in pages has besides.
+    pub paged: Option<PagedPlan>,
 }
 
 impl Plan {
@@ -105,7 +109,23 @@ impl Plan {
             expansion: filter.expansion(),
             shard: filter.shard(),
             layers: filter.layers().map(LayerPlan::of).collect(),
+            paged: None,
         }
+    }
+
+    /// The parameters of an equal empty filter; a valkey-bloom filter needs its family, too, and a
+    /// window its rules.
+    pub fn params(&self) -> Params {
+        let &Self { error_rate, expansion, seed, ref paged, ref layers, .. } = self;
+        let cells = match paged {
+            Some(paged) if matches!(paged.pages.payload, Payload::Count { .. }) => {
+                CellKind::Counters
+            }
+            _ => CellKind::Bits,
+        };
+        let first = layers.first().map_or(0, |layer| layer.capacity);
+        let capacity = paged.as_ref().map_or(first, |paged| paged.capacity);
+        Params { error_rate, capacity, expansion, seed, cells }
     }
 
     /// The plan of a new native filter of `params` with bits. Allocates none.
@@ -119,7 +139,7 @@ impl Plan {
         let rate = layer_rate(error_rate, expansion.factor().is_some());
         let shape = geometry(capacity, rate).ok_or(NOT_ADDRESSABLE)?.into();
         let layers = vec![LayerPlan { capacity, items: 0, error_rate: rate, shape }];
-        Ok(Self { family: Family::Native, seed, error_rate, expansion, shard: None, layers })
+        Ok(Self { seed, error_rate, expansion, layers, ..Self::default() })
     }
 
     /// Bytes of the whole filter, as [`Filter::bytes`] returns them; `u64::MAX` if there are more.
@@ -143,7 +163,8 @@ impl Plan {
     pub fn check(&self) -> Result<(), Error> {
         let (count, factor) = (self.layers.len(), self.expansion.factor());
         let native = self.family == Family::Native;
-        if count == 0 || count > MAX_LAYERS || (count > 1 && (native || factor.is_none())) {
+        let least = usize::from(self.paged.is_none());
+        if count < least || count > MAX_LAYERS || (count > 1 && (native || factor.is_none())) {
             return Err(Error::Impossible("a wrong number of layers"));
         }
         for (index, layer) in self.layers.iter().enumerate() {
@@ -162,7 +183,7 @@ impl Plan {
         if self.bit_bytes() / 8 > MAX_WORDS {
             return Err(Error::Ceiling { wanted: self.bit_bytes(), ceiling: MAX_WORDS * 8 });
         }
-        Ok(())
+        self.paged.as_ref().map_or(Ok(()), |paged| paged.check(self))
     }
 
     /// Checks layer `index`. Only the newest layer of a stack may be less than full.

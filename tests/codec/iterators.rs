@@ -151,11 +151,10 @@ fn time_of_chunks(count: usize) -> Duration {
     let layer = LayerPlan { capacity: 1, items: 1, error_rate: rate, shape: shape.into() };
     let plan = Plan {
         family: Family::RedisBloom(RedisBloom { hash64: true, rounds: false }),
-        seed: 0,
         error_rate: rate,
         expansion: Expansion::new(1).expect("in range"),
-        shard: None,
         layers: vec![layer; count],
+        ..Plan::default()
     };
     let filter = plan.allocate(u64::MAX).expect("memory");
     let (mut at, header) = dump::header(&filter);

@@ -14,7 +14,7 @@ use crate::support::{params, stack};
 fn full(family: Family, capacity: u64, error_rate: f64, shape: Classic, expansion: u64) -> Filter {
     let layer = LayerPlan { capacity, items: capacity, error_rate, shape: shape.into() };
     let expansion = Expansion::new(expansion).expect("in range");
-    let plan = Plan { family, seed: 0, error_rate, expansion, shard: None, layers: vec![layer] };
+    let plan = Plan { family, error_rate, expansion, layers: vec![layer], ..Plan::default() };
     plan.allocate(u64::MAX).expect("memory")
 }
 

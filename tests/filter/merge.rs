@@ -79,7 +79,7 @@ fn every_kind() -> Vec<(&'static str, Filter)> {
     let one = |family, seed, capacity, error_rate, shape: Classic| {
         let layers = vec![LayerPlan { capacity, items: 0, error_rate, shape: shape.into() }];
         let expansion = Expansion::NONSCALING;
-        let plan = Plan { family, seed, error_rate, expansion, shard: None, layers };
+        let plan = Plan { family, seed, error_rate, expansion, layers, ..Plan::default() };
         plan.check().expect("a sound filter");
         plan.allocate(u64::MAX).expect("memory")
     };

@@ -7,7 +7,7 @@ use redis_bloom::{
     codec::native::{Load, Stored, rdb},
     filter::{
         Author, Error, Filter, NEVER, Plan,
-        paged::{Paged, PagedPlan},
+        paged::Paged,
     },
 };
 
@@ -102,7 +102,7 @@ pub(crate) fn check_pages(filter: &mut Paged) {
                 assert!(obeyed.is_ok_and(|obeyed| obeyed.changed));
             }
         }
-        assert_eq!(PagedPlan::of(filter).check(), Ok(()));
+        assert_eq!(Plan::of_pages(filter).check(), Ok(()));
     }
     for number in 0..20_u64 {
         let hash = filter.hash(&number.to_le_bytes());

@@ -13,13 +13,12 @@
 //! cover all positions, and it allocates as they arrive.
 
 use super::{
-    header::Described,
     load::{Load, Stored},
     record, stream,
 };
 use crate::filter::{
     Filter, Layer, Plan,
-    paged::{Paged, PagedPlan},
+    paged::Paged,
     pages::{END, Piece, Reach},
 };
 
@@ -80,11 +79,11 @@ impl<'a> Body<'a> {
     }
 
     /// The numbers for the header.
-    pub(super) fn described(self) -> Described {
+    pub(super) fn plan(self) -> Plan {
         match self {
-            Self::Layers(filter) => Described::Layers(Plan::of(filter)),
-            Self::Pages(filter) => Described::Pages(PagedPlan::of(filter)),
-            Self::Part(load) => load.described(),
+            Self::Layers(filter) => Plan::of(filter),
+            Self::Pages(filter) => Plan::of_pages(filter),
+            Self::Part(load) => load.plan(),
         }
     }
 

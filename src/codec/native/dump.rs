@@ -30,18 +30,14 @@
 //! chunks without a frame, and a header without a magic. The first 8 bytes of that header are an
 //! item count. The magic and version of a native header, read as a count, are 4 * 10^14 items.
 
-use super::{
-    Body, Load, Taken,
-    header::{self, Described},
-    record, stream,
-};
+use super::{Body, Load, Taken, header, record, stream};
 use crate::{
     codec::{
         Error,
         reader::{Reader, open, seal},
         redisbloom,
     },
-    filter::{Demand, Family, Filter, paged::PagedPlan, pages::Pieces},
+    filter::{Demand, Family, Filter, Plan, pages::Pieces},
 };
 
 const MAGIC: &str = "rbchnk";
@@ -59,17 +55,17 @@ pub fn header<'a>(filter: impl Into<Body<'a>>) -> (i64, Vec<u8>) {
         Some(filter) if let Family::RedisBloom(family) = filter.family() => {
             redisbloom::header(filter, family)
         }
-        _ => body.described().encode(0),
+        _ => body.plan().encode(0),
     };
     (1, header)
 }
 
-fn read_header(data: &[u8]) -> Result<Described, Error> {
+fn read_header(data: &[u8]) -> Result<Plan, Error> {
     if !data.starts_with(header::MAGIC.as_bytes()) {
-        return redisbloom::read_header(data).map(Described::Layers);
+        return redisbloom::read_header(data);
     }
     match header::decode(data)? {
-        (described, 0) => Ok(described),
+        (plan, 0) => Ok(plan),
         (_, present) => Err(Error::Order { from: 0, to: present, received: 0 }),
     }
 }
@@ -89,13 +85,13 @@ pub fn at<'a>(filter: impl Into<Body<'a>>, from: i64) -> Option<(i64, Vec<u8>)> 
     let mut out = match body.layered() {
         Some(filter) => {
             let mut out = open(MAGIC, LAYERS);
-            out.extend(body.described().identity().to_le_bytes());
+            out.extend(body.plan().dump_identity().to_le_bytes());
             out.extend(first.to_le_bytes());
             out.extend(filter.newest().counted().to_le_bytes());
             out
         }
         None => {
-            let (header, mut out) = (body.described().encode(0), open(MAGIC, PAGES));
+            let (header, mut out) = (body.plan().encode(0), open(MAGIC, PAGES));
             out.extend(first.to_le_bytes());
             // Far below 4 GiB: a header has a layer and 33 generations at most.
             out.extend((header.len() as u32).to_le_bytes());
@@ -114,15 +110,10 @@ struct Chunk<'a> {
     to: u64,
     /// Bits or records.
     bytes: &'a [u8],
-    numbers: Numbers,
-}
-
-/// What a chunk says of the filter as it was then.
-#[expect(clippy::large_enum_variant, reason = "one is made for each chunk")]
-enum Numbers {
-    /// Items of the newest layer; without a frame, those that are known.
-    Newest(u64),
-    Pages(PagedPlan),
+    /// Items of the newest layer as it was then; without a frame, those that are known.
+    items: u64,
+    /// The filter as it was then, if it is in pages.
+    plan: Option<Plan>,
 }
 
 impl<'a> Chunk<'a> {
@@ -139,8 +130,8 @@ impl<'a> Chunk<'a> {
         };
         if let Family::RedisBloom(_) = filter.family() {
             let (first, to) = redisbloom::place(filter, iterator, data)?;
-            let numbers = Numbers::Newest(filter.newest().counted());
-            return Ok(Self { first, to, bytes: data, numbers });
+            let items = filter.newest().counted();
+            return Ok(Self { first, to, bytes: data, items, plan: None });
         }
         let (_, mut reader) = Reader::sealed(data, MAGIC, LAYERS..=LAYERS)?;
         let (of, first, items) = (reader.u64()?, reader.u64()?, reader.u64()?);
@@ -156,7 +147,7 @@ impl<'a> Chunk<'a> {
             return Err(Error::Unaligned { from: first, to });
         }
         stream::check_words(first, to)?;
-        Ok(Self { first, to, bytes, numbers: Numbers::Newest(items) })
+        Ok(Self { first, to, bytes, items, plan: None })
     }
 
     fn of_pages(
@@ -166,17 +157,14 @@ impl<'a> Chunk<'a> {
     ) -> Result<Self, Error> {
         let (_, mut reader) = Reader::sealed(data, MAGIC, PAGES..=PAGES)?;
         let (first, length) = (reader.u64()?, reader.u32()?);
-        let described = read_header(reader.bytes(length as usize)?)?;
-        if described.clone().identity() != identity() {
+        let plan = read_header(reader.bytes(length as usize)?)?;
+        if plan.paged.is_none() || plan.clone().dump_identity() != identity() {
             return Err(Error::OtherFilter);
         }
-        let Described::Pages(plan) = described else {
-            return Err(Error::OtherFilter);
-        };
         let bytes = reader.rest();
-        let to = record::behind(plan.below.bit_bytes(), first, bytes)?;
+        let to = record::behind(plan.bit_bytes(), first, bytes)?;
         let to = end_of(iterator, first, Some(to))?;
-        Ok(Self { first, to, bytes, numbers: Numbers::Pages(plan) })
+        Ok(Self { first, to, bytes, items: 0, plan: Some(plan) })
     }
 }
 
@@ -200,7 +188,7 @@ impl Load {
 
     /// Whether `data` is the header of this filter, which a client repeats if it got no reply.
     pub fn began_with(&self, data: &[u8]) -> bool {
-        read_header(data).is_ok_and(|described| described.identity() == self.dump_identity)
+        read_header(data).is_ok_and(|plan| plan.dump_identity() == self.dump_identity)
     }
 
     /// Takes the next chunk, or one that was taken already: a client repeats it if it got no reply.
@@ -216,24 +204,17 @@ impl Load {
         data: &[u8],
         ceiling: impl FnOnce(Demand) -> u64,
     ) -> Result<Taken, Error> {
-        let chunk = Chunk::read(self.layered(), || self.dump_identity, iterator, data)?;
-        let copies = match &chunk.numbers {
-            Numbers::Pages(plan) => plan.copies,
-            // Counts only rise: another filter with the same seed replaced this one.
-            Numbers::Newest(items)
-                if self.layered().is_some_and(|filter| *items < filter.newest().counted()) =>
-            {
-                return Err(Error::OtherFilter);
-            }
-            Numbers::Newest(_) => 0,
-        };
-        if !self.take_part((chunk.first, chunk.to), chunk.bytes, copies, ceiling)? {
+        let Chunk { first, to, bytes, items, plan } =
+            Chunk::read(self.layered(), || self.dump_identity, iterator, data)?;
+        // Counts only rise: another filter with the same seed replaced this one.
+        if self.layered().is_some_and(|filter| items < filter.newest().counted()) {
+            return Err(Error::OtherFilter);
+        }
+        let copies = plan.as_ref().map_or(0, Plan::copies);
+        if !self.take_part((first, to), bytes, copies, ceiling)? {
             return Ok(if self.is_complete() { Taken::Last } else { Taken::Repeated });
         }
-        match chunk.numbers {
-            Numbers::Newest(items) => self.count(items),
-            Numbers::Pages(plan) => self.renew(plan),
-        }
+        self.renew(items, plan);
         Ok(if self.is_complete() { Taken::Last } else { Taken::Next })
     }
 }
@@ -248,14 +229,14 @@ pub fn repeat<'a>(filter: impl Into<Body<'a>>, iterator: i64, data: &[u8]) -> Re
         return Err(Error::Exists);
     }
     let body = filter.into();
-    let identity = || body.described().identity();
-    let Chunk { first, to, bytes, numbers } =
+    let identity = || body.plan().dump_identity();
+    let Chunk { first, to, bytes, plan, .. } =
         Chunk::read(body.layered(), identity, iterator, data)?;
-    let holds = match (body, numbers) {
+    let position = plan.as_ref().and_then(|plan| first.checked_sub(plan.bit_bytes()));
+    let holds = match (body, position) {
         (Body::Layers(filter), _) => stream::holds(filter, first, bytes),
-        (Body::Pages(filter), Numbers::Pages(plan)) if first >= plan.below.bit_bytes() => {
-            let position = first.saturating_sub(plan.below.bit_bytes());
-            let mut pieces = Pieces::new(plan.pages, position);
+        (Body::Pages(filter), Some(position)) => {
+            let mut pieces = Pieces::new(filter.pages().plan(), position);
             record::read(bytes, &mut pieces)?;
             filter.pages().holds(&pieces)
         }

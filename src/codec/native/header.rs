@@ -83,9 +83,9 @@ use crate::{
         reader::{Reader, open, seal},
     },
     filter::{
-        Classic, Error as FilterError, Expansion, Family, Geometry, LayerPlan, MAX_LAYERS, Plan,
-        RedisBloom, Rule, Rules, Shape, Span, Valkey, checksum,
-        paged::{Generation, PagedPlan, Sweep, Window},
+        Classic, Error as FilterError, Expansion, Family, Geometry, LayerPlan, MAX_LAYERS,
+        PagedPlan, Plan, RedisBloom, Rule, Rules, Shape, Span, Valkey, checksum,
+        paged::{Generation, Sweep, Window},
         pages::{self, END, Payload},
     },
     sharding::Shard,
@@ -136,61 +136,39 @@ const MITZ64: u8 = 4;
 /// The refusal of a family, record, layer, option or rule that no version has.
 const UNKNOWN: Error = Error::Malformed("a kind, option or rule that is not known");
 
-/// What a header describes.
-#[derive(Clone)]
-pub(super) enum Described {
-    Layers(Plan),
-    Pages(PagedPlan),
-}
-
-impl Described {
-    /// What both have: of pages, the layer below them.
-    pub(super) fn below(&self) -> &Plan {
-        match self {
-            Self::Layers(plan) => plan,
-            Self::Pages(plan) => &plan.below,
-        }
-    }
-
-    /// Bytes of the bits.
-    pub(super) fn bits(&self) -> u64 {
-        self.below().bit_bytes()
-    }
-
+impl Plan {
     /// The place behind the last bit or page.
     pub(super) fn end(&self) -> u64 {
-        let pages = if let Self::Pages(_) = self { END } else { 0 };
-        self.bits().saturating_add(pages)
+        self.bit_bytes().saturating_add(if self.paged.is_some() { END } else { 0 })
     }
 
     /// Void slots that splits copied.
     pub(super) fn copies(&self) -> u64 {
-        if let Self::Pages(plan) = self { plan.copies } else { 0 }
+        self.paged.as_ref().map_or(0, |paged| paged.copies)
     }
 
     /// Writes the header, to be followed by what is before the place `present`.
     pub(super) fn encode(&self, present: u64) -> Vec<u8> {
-        let shard = self.below().shard.map(|shard| (SHARD, put_shard(shard)));
+        let shard = self.shard.map(|shard| (SHARD, put_shard(shard)));
         let mut records: Vec<_> = shard.into_iter().collect();
-        if let Self::Pages(plan) = self {
-            records.push((PAGES, put_pages(plan)));
-            records.extend(plan.window.as_ref().map(|window| (WINDOW, put_window(window))));
+        if let Some(paged) = &self.paged {
+            records.push((PAGES, put_pages(paged)));
+            records.extend(paged.window.as_ref().map(|window| (WINDOW, put_window(window))));
         }
-        put(self.below(), &records, present)
+        put(self, &records, present)
     }
 
     /// A checksum of what does not change while items come and go. It changes when a filter gets a
     /// layer, and when a generation starts: the payloads of all slots mean something else then.
-    pub(super) fn identity(mut self) -> u64 {
-        match &mut self {
-            Self::Layers(plan) => plan.layers.iter_mut().for_each(|layer| layer.items = 0),
-            Self::Pages(plan) => {
-                plan.copies = 0;
-                if let Some(window) = &mut plan.window {
-                    window.generations.clear();
-                    window.sweep = Sweep::default();
-                }
+    pub(super) fn dump_identity(mut self) -> u64 {
+        if let Some(paged) = &mut self.paged {
+            paged.copies = 0;
+            if let Some(window) = &mut paged.window {
+                window.generations.clear();
+                window.sweep = Sweep::default();
             }
+        } else {
+            self.layers.iter_mut().for_each(|layer| layer.items = 0);
         }
         checksum(&self.encode(0))
     }
@@ -299,7 +277,7 @@ fn put_window(window: &Window) -> Vec<u8> {
 }
 
 /// Reads and checks a header: the plan, and how much of bits and pages follows.
-pub(super) fn decode(bytes: &[u8]) -> Result<(Described, u64), Error> {
+pub(super) fn decode(bytes: &[u8]) -> Result<(Plan, u64), Error> {
     let (version, mut reader) = Reader::sealed(bytes, MAGIC, NATIVE..=RECORDS)?;
     let (seed, error_rate, factor) = (reader.u64()?, reader.f64()?, reader.u32()?);
     let (count, present) = (reader.u32()? as usize, reader.u64()?);
@@ -325,24 +303,18 @@ pub(super) fn decode(bytes: &[u8]) -> Result<(Described, u64), Error> {
         layers.push(LayerPlan { capacity, items, error_rate, shape });
     }
     reader.end()?;
-    let plan = Plan { family, seed, error_rate, expansion, shard, layers };
-    let described = match (pages, window) {
-        (None, None) => {
-            plan.check()?;
-            Described::Layers(plan)
-        }
+    let paged = match (pages, window) {
+        (None, None) => None,
         (None, Some(_)) => return Err(Error::Malformed("a window of a filter of layers")),
-        (Some((capacity, pages, copies)), window) => {
-            let plan = PagedPlan { below: plan, capacity, pages, copies, window };
-            plan.check()?;
-            Described::Pages(plan)
-        }
+        (Some(pages), window) => Some(PagedPlan { window, ..pages }),
     };
-    let total = described.end();
+    let plan = Plan { family, seed, error_rate, expansion, shard, layers, paged };
+    plan.check()?;
+    let total = plan.end();
     if present > total {
         return Err(Error::TooBig { from: 0, to: present, total });
     }
-    Ok((described, present))
+    Ok((plan, present))
 }
 
 fn family(reader: &mut Reader) -> Result<Family, Error> {
@@ -365,8 +337,8 @@ fn family(reader: &mut Reader) -> Result<Family, Error> {
 #[derive(Default)]
 struct Records {
     shard: Option<Shard>,
-    /// Capacity, numbers, copies.
-    pages: Option<(u64, pages::Plan, u64)>,
+    /// Without the window.
+    pages: Option<PagedPlan>,
     window: Option<Window>,
 }
 
@@ -398,7 +370,7 @@ fn shard(record: &mut Reader) -> Result<Shard, Error> {
     Shard::new(index, count).ok_or(Error::Malformed("a shard that cannot be"))
 }
 
-fn pages(record: &mut Reader) -> Result<(u64, pages::Plan, u64), Error> {
+fn pages(record: &mut Reader) -> Result<PagedPlan, Error> {
     let [tag_bits, kind, bits, doublings] = record.array()?;
     let payload = match (kind, bits) {
         (NOTHING, 0) => Payload::Nothing,
@@ -407,8 +379,8 @@ fn pages(record: &mut Reader) -> Result<(u64, pages::Plan, u64), Error> {
         _ => return Err(UNKNOWN),
     };
     let (page_slots, first_pages) = (record.u16()?, record.u32()?);
-    let plan = pages::Plan { tag_bits, payload, doublings, page_slots, first_pages };
-    Ok((record.u64()?, plan, record.u64()?))
+    let pages = pages::Plan { tag_bits, payload, doublings, page_slots, first_pages };
+    Ok(PagedPlan { capacity: record.u64()?, pages, copies: record.u64()?, window: None })
 }
 
 fn window(record: &mut Reader) -> Result<Window, Error> {
@@ -425,7 +397,7 @@ fn window(record: &mut Reader) -> Result<Window, Error> {
     let [number, oldest, floor, page] =
         [record.u64()?, record.u64()?, record.u64()?, record.u64()?];
     let sweep = Sweep { oldest, floor, page, changes: record.u8()? };
-    // `PagedPlan::check` bounds the number of generations.
+    // `Plan::check` bounds the number of generations.
     if record.left() > rules.most_generations().saturating_mul(GENERATION_BYTES) {
         return Err(UNKNOWN);
     }

@@ -2,15 +2,14 @@
 //!
 //! Memory is allocated as bits and pages arrive, so a forged size costs nothing.
 
-use super::{header::Described, record, stream};
+use super::{record, stream};
 use crate::{
     codec::Error,
     filter::{
         Demand, Error as FilterError, Filter, Plan,
-        paged::{Paged, PagedPlan, Sweep},
+        paged::{Paged, Sweep, Window},
         pages::{END, Pieces},
     },
-    sharding::Shard,
 };
 
 /// The value of a key: a complete filter, or one that BF.LOADCHUNK has begun.
@@ -53,25 +52,19 @@ pub struct Load {
 #[derive(Debug)]
 struct Arriving {
     /// By the newest chunk.
-    plan: PagedPlan,
+    plan: Plan,
     pieces: Pieces,
 }
 
 impl Load {
     /// Begins with the header of a filter of at most `ceiling` bytes of bits.
-    pub(super) fn new(described: Described, ceiling: u64) -> Result<Self, FilterError> {
-        let below = described.below();
-        let wanted = below.bit_bytes();
-        Demand { present: 0, wanted }.check(|_| ceiling)?;
-        let filter = (!below.layers.is_empty()).then(|| below.begin(ceiling)).transpose()?;
+    pub(super) fn new(plan: Plan, ceiling: u64) -> Result<Self, FilterError> {
+        Demand { present: 0, wanted: plan.bit_bytes() }.check(|_| ceiling)?;
+        let filter = (!plan.layers.is_empty()).then(|| plan.begin(ceiling)).transpose()?;
         let room = filter.as_ref().map_or(0, Filter::room);
-        let paged = match &described {
-            Described::Layers(_) => None,
-            Described::Pages(plan) => {
-                Some(Arriving { plan: plan.clone(), pieces: Pieces::new(plan.pages, 0) })
-            }
-        };
-        let dump_identity = described.identity();
+        let dump_identity = plan.clone().dump_identity();
+        let pieces = plan.paged.as_ref().map(|paged| Pieces::new(paged.pages, 0));
+        let paged = pieces.map(|pieces| Arriving { plan, pieces });
         Ok(Self { filter, bits: 0, room, paged, dump_identity })
     }
 
@@ -94,26 +87,10 @@ impl Load {
         self.paged.as_ref().map(|paged| &paged.pieces)
     }
 
-    pub(super) fn described(&self) -> Described {
-        match (&self.paged, &self.filter) {
-            (Some(paged), _) => Described::Pages(paged.plan.clone()),
-            (None, filter) => Described::Layers(filter.as_ref().map(Plan::of).unwrap_or_default()),
-        }
-    }
-
-    /// The shard that the filter is, if it is one.
-    pub fn shard(&self) -> Option<Shard> {
+    pub(super) fn plan(&self) -> Plan {
         match &self.paged {
-            Some(paged) => paged.plan.below.shard,
-            None => self.filter()?.shard(),
-        }
-    }
-
-    /// The identity of the filter, which `BF.INFO` shows.
-    pub fn identity(&self) -> u64 {
-        match (&self.paged, &self.filter) {
-            (Some(paged), _) => paged.plan.identity(),
-            (None, filter) => filter.as_ref().map_or(0, Filter::identity),
+            Some(paged) => paged.plan.clone(),
+            None => self.filter().map(Plan::of).unwrap_or_default(),
         }
     }
 
@@ -165,7 +142,7 @@ impl Load {
             let wanted = present.saturating_add(bytes.len() as u64);
             Demand { present, wanted }.check(ceiling)?;
         }
-        let mut pieces = Pieces::new(paged.plan.pages, position);
+        let mut pieces = paged.pieces.from(position);
         record::read(bytes, &mut pieces)?;
         Ok(paged.pieces.append(pieces, copies)?)
     }
@@ -207,20 +184,17 @@ impl Load {
         Ok(true)
     }
 
-    /// Takes the number of items of a newer chunk of layers.
-    pub(super) fn count(&mut self, items: u64) {
-        if let Some(filter) = &mut self.filter {
-            filter.newest_mut().set_counted(items);
-        }
-    }
-
-    /// Takes the numbers of a newer chunk of pages. Passes over the pages begin again, because they
-    /// may have missed pages of the copy, and chunks may be of different servers.
-    pub(super) fn renew(&mut self, mut plan: PagedPlan) {
-        let Some(paged) = &mut self.paged else {
-            return;
+    /// Takes the numbers of a newer chunk: the items of the newest layer, or the plan of pages.
+    /// Passes over the pages begin again, because they may have missed pages of the copy, and
+    /// chunks may be of different servers.
+    pub(super) fn renew(&mut self, items: u64, plan: Option<Plan>) {
+        let (Some(paged), Some(mut plan)) = (&mut self.paged, plan) else {
+            return self
+                .filter
+                .iter_mut()
+                .for_each(|filter| filter.newest_mut().set_counted(items));
         };
-        if let (Some(old), Some(new)) = (&paged.plan.window, &mut plan.window)
+        if let (Some(old), Some(new)) = (window(&mut paged.plan), window(&mut plan))
             && old.sweep != new.sweep
         {
             let oldest = old.sweep.oldest.min(new.sweep.oldest);
@@ -240,7 +214,7 @@ impl Load {
         };
         // First, while all pages are still there: the numbers are those of the last chunk.
         plan.check()?;
-        let pages = pieces.finish(plan.copies)?;
+        let pages = pieces.finish(plan.copies())?;
         let base = self.filter.take().map(Filter::into_newest);
         Ok(Stored::Pages(Paged::from_parts(plan, base, pages)))
     }
@@ -253,4 +227,8 @@ impl Load {
         });
         Ok(Self { filter, paged: paged.transpose()?, ..*self })
     }
+}
+
+fn window(plan: &mut Plan) -> Option<&mut Window> {
+    plan.paged.as_mut()?.window.as_mut()
 }

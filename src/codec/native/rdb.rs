@@ -31,7 +31,7 @@ const PIECE: usize = 1 << 20;
 pub fn save<'a>(filter: impl Into<Body<'a>>, sink: &mut impl Sink) {
     let body = filter.into();
     let end = body.end();
-    sink.put(&body.described().encode(end));
+    sink.put(&body.plan().encode(end));
     let (mut from, mut piece) = (0, Vec::new());
     while from < end {
         piece.clear();
@@ -50,10 +50,10 @@ pub fn save<'a>(filter: impl Into<Body<'a>>, sink: &mut impl Sink) {
 /// Any [`Error`]; nothing stays allocated.
 pub fn load(source: &mut impl Source, ceiling: u64) -> Result<Stored, Error> {
     let header = source.next().ok_or(Error::Truncated)?;
-    let (described, present) = header::decode(header.as_ref())?;
+    let (plan, present) = header::decode(header.as_ref())?;
     drop(header);
-    let (bits, total, copies) = (described.bits(), described.end(), described.copies());
-    let mut load = match Load::new(described, ceiling) {
+    let (bits, total, copies) = (plan.bit_bytes(), plan.end(), plan.copies());
+    let mut load = match Load::new(plan, ceiling) {
         Err(error @ FilterError::Ceiling { .. }) => return Err(error.into()),
         load => load,
     };

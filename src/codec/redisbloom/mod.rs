@@ -88,11 +88,10 @@ impl Chain {
         let first = layers.first().map_or(0.0, |layer| layer.error_rate);
         let plan = Plan {
             family: Family::RedisBloom(self.family),
-            seed: 0,
             error_rate: redisbloom::error_rate(first, self.scales),
             expansion: self.expansion,
-            shard: None,
             layers,
+            ..Plan::default()
         };
         plan.check()?;
         Ok(plan)

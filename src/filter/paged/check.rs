@@ -1,7 +1,7 @@
 //! The invariants of every paged filter. Every decoder checks this one list.
 //!
 //! ```text
-//!   numbers read ─▶ PagedPlan::check ─▶ base and pages read ─▶ Paged::from_parts
+//!   numbers read ─▶ Plan::check ─▶ base and pages read ─▶ Paged::from_parts
 //! ```
 //!
 //! A forged number costs only the refusal: the plan allocates nothing. Each page is checked as it
@@ -15,17 +15,14 @@ use super::{Paged, Window};
 use crate::filter::{
     error::Error,
     foreign::Family,
-    identity,
     pages::{self, Payload},
-    params::{CellKind, Expansion, Params},
+    params::check_ranges,
     plan::{LayerPlan, Plan},
 };
 
-/// A paged filter without its bits and pages: what a decoder has read before it allocates anything.
+/// What the plan of a paged filter has besides what that of every filter has.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PagedPlan {
-    /// What a filter of layers has, too. The only layer that there may be is below the pages.
-    pub below: Plan,
     /// Items that it was reserved for.
     pub capacity: u64,
     /// The numbers of the pages.
@@ -36,39 +33,36 @@ pub struct PagedPlan {
     pub window: Option<Window>,
 }
 
-impl PagedPlan {
-    /// The plan of an existing filter.
-    pub fn of(filter: &Paged) -> Self {
-        let below = Plan {
+impl Plan {
+    /// The plan of an existing filter in pages.
+    pub fn of_pages(filter: &Paged) -> Self {
+        let paged = PagedPlan {
+            capacity: filter.capacity,
+            pages: filter.pages.plan(),
+            copies: filter.pages.copies(),
+            window: filter.window().cloned(),
+        };
+        Self {
             family: Family::Native,
             seed: filter.seed,
             error_rate: filter.error_rate,
             expansion: filter.expansion(),
             shard: filter.shard(),
             layers: filter.base().map(LayerPlan::of).into_iter().collect(),
-        };
-        Self {
-            below,
-            capacity: filter.capacity,
-            pages: filter.pages.plan(),
-            copies: filter.pages.copies(),
-            window: filter.window().cloned(),
+            paged: Some(paged),
         }
     }
+}
 
-    /// Checks every invariant.
-    ///
-    /// # Errors
-    /// `Error::Impossible` for the first invariant that is broken, or the error of a number that is
-    /// out of its range.
-    pub fn check(&self) -> Result<(), Error> {
-        let Self { below, capacity, pages, window, .. } = self;
-        self.params().check()?;
-        let factor = below.expansion.factor();
-        Expansion::new(factor.unwrap_or(0).into())?;
+impl PagedPlan {
+    /// Checks what [`Plan::check`] does not, of the filter of this plan.
+    pub(in crate::filter) fn check(&self, plan: &Plan) -> Result<(), Error> {
+        let Self { capacity, pages, window, .. } = self;
+        check_ranges(plan.error_rate, *capacity)?;
         pages.check()?;
-        match below.layers[..] {
-            _ if below.family != Family::Native => {
+        let factor = plan.expansion.factor();
+        match plan.layers[..] {
+            _ if plan.family != Family::Native => {
                 return Err(Error::Impossible("pages of a filter that another product made"));
             }
             [] => {}
@@ -77,7 +71,6 @@ impl PagedPlan {
                 if factor.is_none() || pages.payload != Payload::Nothing {
                     return Err(Error::Impossible("a layer below pages of another kind"));
                 }
-                below.check()?;
             }
             _ => return Err(Error::Impossible("a layer below pages that is not full")),
         }
@@ -92,21 +85,5 @@ impl PagedPlan {
             }
         };
         if belong { Ok(()) } else { Err(Error::Impossible("pages of another kind of filter")) }
-    }
-
-    /// The parameters of the filter.
-    pub fn params(&self) -> Params {
-        let cells = match self.pages.payload {
-            Payload::Count { .. } => CellKind::Counters,
-            Payload::Nothing | Payload::Generation { .. } => CellKind::Bits,
-        };
-        let Plan { error_rate, expansion, seed, .. } = self.below;
-        Params { error_rate, capacity: self.capacity, expansion, seed, cells }
-    }
-
-    /// The identity: equal for a filter and its copies, however far they have grown.
-    pub fn identity(&self) -> u64 {
-        let rules = self.window.as_ref().map(|window| window.rules);
-        identity::native(&self.params(), self.below.shard, rules)
     }
 }

@@ -5,8 +5,7 @@
 //! filter of up to 100,000 items.
 
 use super::{
-    Paged, PagedPlan, Part, REST_BYTES, Rest, Rules, SHARE_ABOVE, STRUCT_BYTES, Span, plan,
-    plan_above, window,
+    Paged, Part, REST_BYTES, Rest, Rules, SHARE_ABOVE, STRUCT_BYTES, Span, plan, plan_above, window,
 };
 use crate::filter::{
     error::Error,
@@ -39,11 +38,6 @@ impl Paged {
     /// Items whose count is the highest and stays; `None` in a filter that does not count.
     pub fn saturated(&self) -> Option<u64> {
         self.counts().then(|| self.pages.sample().saturated)
-    }
-
-    /// [`PagedPlan::identity`].
-    pub fn identity(&self) -> u64 {
-        PagedPlan::of(self).identity()
     }
 
     /// Bytes that the allocator spends on all that the filter has. `size` gives those of an

@@ -51,7 +51,7 @@ use super::{
     layer::Layer,
     pages::{self, Growth, Page, Pages, Payload},
     params::{CellKind, Expansion, MAX_CAPACITY, Params},
-    plan::Demand,
+    plan::{Demand, Plan},
 };
 use crate::sharding::Shard;
 
@@ -145,16 +145,17 @@ impl Paged {
         Ok(Self::of(params, pages, Part::Base(base), shard))
     }
 
-    /// The filter of a plan that [`PagedPlan::check`] accepts, with its layer and pages.
-    pub fn from_parts(plan: &PagedPlan, base: Option<Layer>, mut pages: Pages) -> Self {
-        if let Some(window) = &plan.window {
+    /// The filter of a plan of pages that [`Plan::check`] accepts, with its layer and pages.
+    pub fn from_parts(plan: &Plan, base: Option<Layer>, mut pages: Pages) -> Self {
+        let window = plan.paged.as_ref().and_then(|paged| paged.window.as_ref());
+        if let Some(window) = window {
             window.tell(&mut pages);
         }
         let part = match base {
             Some(base) => Part::Base(base),
-            None => plan.window.clone().map_or(Part::Nothing, Part::Window),
+            None => window.cloned().map_or(Part::Nothing, Part::Window),
         };
-        Self::of(&plan.params(), pages, part, plan.below.shard)
+        Self::of(&plan.params(), pages, part, plan.shard)
     }
 
     /// Makes the filter a shard of a sharded filter, or of none.

@@ -143,6 +143,12 @@ impl Pieces {
         Self { plan, start, small: None, list: Vec::new(), bytes: 0, copies: 0 }
     }
 
+    /// No pages yet of the same structure, from a position on.
+    #[must_use]
+    pub fn from(&self, start: u64) -> Self {
+        Self::new(self.plan, start)
+    }
+
     /// The position of the first page.
     pub fn start(&self) -> u64 {
         self.start

@@ -8,8 +8,8 @@ use redis_bloom::{
         native::{Load, Stored, Taken, dump, rdb},
     },
     filter::{
-        Error as FilterError,
-        paged::{Paged, PagedPlan, Sweep},
+        Error as FilterError, Plan as FilterPlan,
+        paged::{Paged, Sweep},
         pages::{END, Pages, Payload},
     },
 };
@@ -220,8 +220,8 @@ fn chunks_of_another_filter_or_generation_are_refused() {
     assert_eq!(load.take(end, &rest, |_| u64::MAX), Err(Error::OtherFilter));
     assert!(!load.began_with(&dump::header(&paged(&original)).1));
     original.turn(0, 5);
-    let mut another = PagedPlan::of(&paged(&original));
-    another.below.seed = 1;
+    let mut another = FilterPlan::of_pages(&paged(&original));
+    another.seed = 1;
     let another = Paged::from_parts(&another, None, original.duplicate().expect("memory"));
     let (end, rest) = dump::at(&another, next).expect("a chunk");
     assert_eq!(load.take(end, &rest, |_| u64::MAX), Err(Error::OtherFilter));
@@ -240,8 +240,9 @@ fn chunks_of_another_filter_or_generation_are_refused() {
 fn a_pass_that_went_on_or_back_begins_again() {
     let pages = filled(crowded(9, GENERATION), 1_900);
     let with = |sweep: Sweep| {
-        let mut plan = PagedPlan::of(&paged(&pages));
-        plan.window.iter_mut().for_each(|window| window.sweep = sweep);
+        let mut plan = FilterPlan::of_pages(&paged(&pages));
+        let window = plan.paged.as_mut().and_then(|paged| paged.window.as_mut());
+        window.expect("a window").sweep = sweep;
         assert_eq!(plan.check(), Ok(()));
         Paged::from_parts(&plan, None, pages.duplicate().expect("memory"))
     };

@@ -8,8 +8,8 @@ mod round_trip;
 use redis_bloom::{
     codec::native::{Load, Stored, rdb},
     filter::{
-        Author, Family, Hash,
-        paged::{Generation, Paged, PagedPlan, Sweep, Window},
+        Author, Hash, PagedPlan, Plan as FilterPlan,
+        paged::{Generation, Paged, Sweep, Window},
         pages::{Generations, Growth, Pages, Payload, Plan},
     },
     sharding::Shard,
@@ -54,16 +54,14 @@ fn paged(pages: &Pages) -> Paged {
             sweep: Sweep { oldest: swept, floor: swept, page: 0, changes: 7 },
         }
     });
-    let below = redis_bloom::filter::Plan {
-        family: Family::Native,
+    let paged = PagedPlan { capacity: 100, pages: pages.plan(), copies: pages.copies(), window };
+    let plan = FilterPlan {
         seed: 0x5EED,
         error_rate: 0.01,
         expansion: params(0.01, 100, 2, 0).expansion,
-        shard: None,
-        layers: Vec::new(),
+        paged: Some(paged),
+        ..FilterPlan::default()
     };
-    let plan =
-        PagedPlan { below, capacity: 100, pages: pages.plan(), copies: pages.copies(), window };
     plan.check().expect("a sound plan");
     Paged::from_parts(&plan, None, pages.duplicate().expect("memory"))
 }
@@ -85,7 +83,7 @@ fn above(items: u64) -> Paged {
 /// Checks that two filters are equal word for word.
 #[track_caller]
 fn check_equal(a: &Paged, b: &Paged, what: &str) {
-    assert_eq!(PagedPlan::of(a), PagedPlan::of(b), "{what}");
+    assert_eq!(FilterPlan::of_pages(a), FilterPlan::of_pages(b), "{what}");
     let bits = |filter: &Paged| filter.base().map(|base| base.bits().words().to_vec());
     assert!(a.pages() == b.pages() && bits(a) == bits(b), "{what}");
     assert_eq!(a.bytes(), b.bytes(), "{what}");

@@ -2,10 +2,7 @@
 
 use std::collections::HashMap;
 
-use redis_bloom::filter::{
-    Error,
-    paged::{Paged, PagedPlan},
-};
+use redis_bloom::filter::{Error, Plan, paged::Paged};
 use redis_bloom_harness::Random;
 
 use super::{CLIENT, add, check_equal, check_rate, counting, false_positives, try_add};
@@ -209,6 +206,6 @@ fn copies_without_the_refused_deletions_are_equal() {
         if paged.delete(hash) {
             assert!(copy.delete(hash), "{number}");
         }
-        assert!(PagedPlan::of(&copy) == PagedPlan::of(&paged), "{number}");
+        assert!(Plan::of_pages(&copy) == Plan::of_pages(&paged), "{number}");
     }
 }

@@ -4,9 +4,8 @@ use std::collections::HashMap;
 
 use redis_bloom::{
     filter::{
-        Demand, Difference, Error, Expansion, Filter, Member, NoUnion, Params, Union, Unmergeable,
-        paged::{Paged, PagedPlan},
-        pages::Pages,
+        Demand, Difference, Error, Expansion, Filter, Member, NoUnion, Params, Plan, Union,
+        Unmergeable, paged::Paged, pages::Pages,
     },
     sharding::Shard,
 };
@@ -70,7 +69,7 @@ fn a_union_holds_what_its_members_held_at_every_pair_of_sizes() {
             let fewest = last as f64 * (1.0 - rate) - 5.0 * (last as f64 * rate).sqrt() - 5.0;
             assert!(distinct <= last && distinct as f64 >= fewest, "{what}: {distinct} of {last}");
             check_equal(&stored(&united), &united, &what);
-            assert_eq!(PagedPlan::of(&united).check(), Ok(()));
+            assert_eq!(Plan::of_pages(&united).check(), Ok(()));
             // The same again changes nothing, from either side.
             let again = |one| union(&[Member::Pages(&united), Member::Pages(one)]);
             assert!(again(&first).is_ok_and(|none| none.is_none()), "{what}");
@@ -129,10 +128,11 @@ fn counts(crowded: Option<u8>) -> Paged {
     let Some(tag_bits) = crowded else {
         return filter;
     };
-    let mut plan = PagedPlan::of(&filter);
-    (plan.pages.tag_bits, plan.pages.page_slots) = (tag_bits, 256);
-    let pages = Pages::new(plan.pages).expect("a plan in range");
-    Paged::from_parts(&plan, None, pages)
+    let mut whole = Plan::of_pages(&filter);
+    let plan = &mut whole.paged.as_mut().expect("pages").pages;
+    (plan.tag_bits, plan.page_slots) = (tag_bits, 256);
+    let pages = Pages::new(*plan).expect("a plan in range");
+    Paged::from_parts(&whole, None, pages)
 }
 
 #[test]

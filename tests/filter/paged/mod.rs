@@ -13,8 +13,8 @@ mod stored;
 mod window;
 
 use redis_bloom::filter::{
-    Addition, Author, CellKind, Error, Expansion, Params, Rules, Span,
-    paged::{Paged, PagedPlan},
+    Addition, Author, CellKind, Error, Expansion, Params, Plan, Rules, Span,
+    paged::Paged,
     pages::{Page, Pages},
 };
 
@@ -78,17 +78,19 @@ pub(crate) fn check_rate(found: u64, queries: u64, rate: f64, what: &str) {
 /// Writes all of a filter out and reads it in, as a codec does.
 #[track_caller]
 pub(crate) fn stored(paged: &Paged) -> Paged {
-    let plan = PagedPlan::of(paged);
+    let plan = Plan::of_pages(paged);
     assert_eq!(plan.check(), Ok(()));
     let pages = if let Some(lanes) = paged.pages().small_lanes() {
-        Pages::from_small(plan.pages, lanes).expect("sound entries")
+        Pages::from_small(paged.pages().plan(), lanes).expect("sound entries")
     } else {
         let count = paged.pages().pages().len();
         let table = paged.pages().pages().iter().enumerate();
         let table = table.map(|(i, page)| {
-            Page::from_words(page.words(), plan.pages.format_of(i, count)).expect("sound words")
+            Page::from_words(page.words(), paged.pages().plan().format_of(i, count))
+                .expect("sound words")
         });
-        Pages::from_pages(plan.pages, table.collect(), plan.copies).expect("a sound table")
+        Pages::from_pages(paged.pages().plan(), table.collect(), paged.pages().copies())
+            .expect("a sound table")
     };
     let base = paged.base().map(|base| base.duplicate().expect("memory"));
     Paged::from_parts(&plan, base, pages)
@@ -97,7 +99,7 @@ pub(crate) fn stored(paged: &Paged) -> Paged {
 /// Checks that two filters are equal word for word.
 #[track_caller]
 pub(crate) fn check_equal(a: &Paged, b: &Paged, what: &str) {
-    assert!(PagedPlan::of(a) == PagedPlan::of(b), "{what}: {:?}\n{:?}", a.window(), b.window());
+    assert!(Plan::of_pages(a) == Plan::of_pages(b), "{what}: {:?}\n{:?}", a.window(), b.window());
     assert!(a.pages() == b.pages(), "{what}: other pages");
     let bits = |paged: &Paged| paged.base().map(|base| base.bits().words().to_vec());
     assert!(bits(a) == bits(b), "{what}: other bits");

@@ -21,8 +21,8 @@ use proptest::{
     test_runner::{Config, RngSeed},
 };
 use redis_bloom::filter::{
-    Additions, Author, Error, Rules, Span,
-    paged::{Paged, PagedPlan, Shift},
+    Additions, Author, Error, Plan, Rules, Span,
+    paged::{Paged, Shift},
     pages::Pages,
 };
 
@@ -214,7 +214,7 @@ impl Model {
 
     /// Checks all items, and that the copy is equal.
     fn check(&self, exact: bool) {
-        assert_eq!(PagedPlan::of(&self.window).check(), Ok(()));
+        assert_eq!(Plan::of_pages(&self.window).check(), Ok(()));
         let rules = self.rules();
         let mut remembered = 0;
         for (&number, item) in &self.remembered {
@@ -264,12 +264,13 @@ fn rules() -> impl Strategy<Value = (Rules, u64)> {
 
 /// A window with long tags and the smallest pages, so that splits and joins are frequent.
 fn crowded(window: Paged) -> Paged {
-    let mut plan = PagedPlan::of(&window);
-    plan.pages.tag_bits = 45;
-    plan.pages.page_slots = 256;
-    plan.pages.first_pages = 1;
-    let pages = Pages::new(plan.pages).expect("a plan in range");
-    Paged::from_parts(&plan, None, pages)
+    let mut whole = Plan::of_pages(&window);
+    let plan = &mut whole.paged.as_mut().expect("pages").pages;
+    plan.tag_bits = 45;
+    plan.page_slots = 256;
+    plan.first_pages = 1;
+    let pages = Pages::new(*plan).expect("a plan in range");
+    Paged::from_parts(&whole, None, pages)
 }
 
 proptest! {

@@ -1,8 +1,8 @@
 //! The parts of a paged filter: read back as they were written, and refused if they do not fit.
 
 use redis_bloom::filter::{
-    Family, Params, Rules,
-    paged::{Generation, Paged, PagedPlan, Sweep, Window},
+    Family, PagedPlan, Params, Plan, Rules,
+    paged::{Generation, Paged, Sweep, Window},
     pages::Payload,
 };
 
@@ -64,18 +64,18 @@ fn a_filter_is_read_back_as_it_was_written() {
 /// Each change of a sound plan makes it one that is refused.
 #[test]
 fn parts_that_do_not_fit_are_refused() {
-    type Change = fn(&mut PagedPlan);
+    type Change = fn(&mut Plan);
     let any: [Change; 7] = [
-        |plan| plan.below.error_rate = 1.0,
-        |plan| plan.below.error_rate = f64::NAN,
-        |plan| plan.below.family = Family::Guava,
-        |plan| plan.capacity = 0,
-        |plan| plan.pages.tag_bits = 0,
-        |plan| plan.pages.tag_bits = 46,
-        |plan| plan.pages.first_pages = 0,
+        |plan| plan.error_rate = 1.0,
+        |plan| plan.error_rate = f64::NAN,
+        |plan| plan.family = Family::Guava,
+        |plan| of(plan).capacity = 0,
+        |plan| of(plan).pages.tag_bits = 0,
+        |plan| of(plan).pages.tag_bits = 46,
+        |plan| of(plan).pages.first_pages = 0,
     ];
     for paged in kinds() {
-        let sound = PagedPlan::of(&paged);
+        let sound = Plan::of_pages(&paged);
         assert_eq!(sound.check(), Ok(()));
         let refuse = |change: Change, what: &str| {
             let mut plan = sound.clone();
@@ -87,31 +87,40 @@ fn parts_that_do_not_fit_are_refused() {
         any.iter().enumerate().for_each(|(i, &change)| refuse(change, &format!("change {i}")));
         refuse(
             |plan| {
-                plan.pages.payload = match plan.pages.payload {
+                of(plan).pages.payload = match of(plan).pages.payload {
                     Payload::Generation { .. } => Payload::Count { bits: 4 },
                     _ => Payload::Generation { bits: 4 },
                 }
             },
             "another payload",
         );
-        if !sound.below.layers.is_empty() {
-            refuse(|plan| plan.pages.payload = Payload::Count { bits: 4 }, "counts above a layer");
-            refuse(|plan| plan.below.expansion = expansion(0), "a layer that cannot overflow");
-            refuse(|plan| plan.capacity += 1, "a layer of another capacity");
+        if !sound.layers.is_empty() {
             refuse(
-                |plan| plan.below.layers.iter_mut().for_each(|base| base.items -= 1),
+                |plan| of(plan).pages.payload = Payload::Count { bits: 4 },
+                "counts above a layer",
+            );
+            refuse(|plan| plan.expansion = expansion(0), "a layer that cannot overflow");
+            refuse(|plan| of(plan).capacity += 1, "a layer of another capacity");
+            refuse(
+                |plan| plan.layers.iter_mut().for_each(|base| base.items -= 1),
                 "a layer with room",
             );
-            refuse(|plan| plan.below.layers.extend_from_within(..), "two layers");
+            refuse(|plan| plan.layers.extend_from_within(..), "two layers");
         }
     }
 }
 
-fn window_plan(rules: Rules, generations: &[(i64, u64)], number: u64, sweep: Sweep) -> PagedPlan {
+/// What the plan of pages has besides.
+fn of(plan: &mut Plan) -> &mut PagedPlan {
+    plan.paged.as_mut().expect("pages")
+}
+
+fn window_plan(rules: Rules, generations: &[(i64, u64)], number: u64, sweep: Sweep) -> Plan {
     let params = params(0.01, 1_000, 0, 1);
-    let mut plan = PagedPlan::of(&paged(&params, Some(rules)));
+    let mut plan = Plan::of_pages(&paged(&params, Some(rules)));
     let generations = generations.iter().map(|&(start, items)| Generation { start, items });
-    plan.window = Some(Window { rules, generations: generations.collect(), number, sweep });
+    of(&mut plan).window =
+        Some(Window { rules, generations: generations.collect(), number, sweep });
     plan
 }
 
