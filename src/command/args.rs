@@ -193,8 +193,8 @@ fn creation<'a, I: Iterator<Item = &'a [u8]>, T>(
     Ok((draft.finish()?, last))
 }
 
-/// Parses BF.IMPORT: `form` is GUAVA, `words` are the arguments after the bytes. Returns the purpose
-/// of the filter, if the client gives it.
+/// Parses BF.IMPORT: `form` is GUAVA, `words` are the arguments after the bytes. Returns the
+/// purpose of the filter, if the client gives it.
 pub fn import<'a>(
     form: &[u8],
     mut words: impl Iterator<Item = &'a [u8]>,
