@@ -271,7 +271,7 @@ impl Fleet {
     /// Takes a batch of a file. Returns when few enough are under way.
     pub(crate) fn offer(&mut self, file: usize, batch: Batch) -> Result<(), Failure> {
         self.follow()?;
-        // What waits for no replica is confirmed as fast as it is sent: more would only take memory.
+        // What waits for no replica is confirmed as fast as it is sent: more only takes memory.
         let waits = self.goal.has_shards() || self.settings.acks != Some(0);
         let limit = if waits { HELD } else { AHEAD };
         while !self.route.ledger.has_room(limit, MOMENT) && !self.stopped() {

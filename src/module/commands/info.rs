@@ -2,7 +2,7 @@
 //! filter counts only the items that changed it. `BF.DEBUG key`: one line for the filter and one
 //! for each layer, oldest first.
 //!
-//! The full reply of BF.INFO has exactly RedisBloom's five pairs, because go-redis fails on a sixth.
+//! The full reply of BF.INFO has exactly RedisBloom's five pairs: go-redis fails on a sixth.
 //! A client must request each other field by its name. The reply for a single field is an array of
 //! one element in RESP2 and a map of one pair in RESP3.
 
