@@ -5,7 +5,7 @@
 
 use std::path::Path;
 
-use bloom::codec::native::Load;
+use bloom::codec::native::dump::read_header;
 use redis::Value;
 
 use crate::{
@@ -59,13 +59,13 @@ impl Checked {
 /// Whether a key holds the filter with this header, with more or fewer items. `true` for a filter
 /// of another module, which does not tell.
 pub(crate) fn holds(server: &mut Connection, key: &[u8], header: &[u8]) -> Result<bool, Error> {
-    let Ok(load) = Load::begin(header, u64::MAX) else { return Ok(true) };
+    let Ok(plan) = read_header(header) else { return Ok(true) };
     let found = match server.call_for_key(redis::cmd("BF.INFO").arg(key).arg("IDENTITY")) {
         Err(error) if error.is(Kind::NoField) => return Ok(true),
         Err(error) if error.refusal().is_some_and(Refusal::is_no_filter) => return Ok(false),
         found => found?,
     };
-    let identity = format!("{:016x}", load.identity());
+    let identity = format!("{:016x}", plan.identity());
     Ok(text(only(&found)).is_none_or(|found| found == identity))
 }
 

@@ -60,7 +60,11 @@ pub fn header<'a>(filter: impl Into<Body<'a>>) -> (i64, Vec<u8>) {
     (1, header)
 }
 
-fn read_header(data: &[u8]) -> Result<Plan, Error> {
+/// The filter that a header of a dump describes: how it was made, and how far it has grown.
+///
+/// # Errors
+/// Any [`Error`] for bad bytes.
+pub fn read_header(data: &[u8]) -> Result<Plan, Error> {
     if !data.starts_with(header::MAGIC.as_bytes()) {
         return redisbloom::read_header(data);
     }

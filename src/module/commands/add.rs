@@ -315,8 +315,8 @@ fn add_uncounted<'a>(
     added: &mut Added,
 ) {
     let is_full = why == Error::Full;
-    // Logs and streams of other products have the additions that they refused, too: RedisBloom all,
-    // valkey-bloom those behind others that it took. Their filters were full at the same item.
+    // The AOF and the stream of another product also contain additions that it refused: RedisBloom
+    // writes all of them, valkey-bloom the rest of a batch. Its filter was full at the same item.
     let refused_there =
         is_full && matches!(filter.family(), Family::RedisBloom(_) | Family::Valkey(_));
     if refused_there || !(call.ctx.is_replayed() || (is_full && limit::must_obey(call.ctx))) {
