@@ -10,9 +10,11 @@
 //! | layout            | as which product makes them: native, redisbloom | native  | two words  |
 //!
 //! Where the server allows names without a prefix (Redis 8) they read `bf-error-rate`, as in
-//! RedisBloom 8; elsewhere the server makes them `bf.error-rate`. There, a configuration file of
-//! valkey-bloom starts the server, too: four of its names are second names of settings of ours
-//! (aliases), three have no effect.
+//! RedisBloom 8; elsewhere the server makes them `bf.error-rate`. A configuration file written for
+//! another product starts the server, too. Elsewhere that is valkey-bloom's: four of its names are
+//! second names of settings of ours (aliases), three have no effect. On Redis 8 it is RedisBloom's:
+//! its settings of cuckoo filters (`cf-bucket-size`) have no effect, and keep their values, so that
+//! CONFIG REWRITE writes the lines that it found. CONFIG GET shows them by their full names alone.
 //!
 //! The last writer wins, under either name, and both names show the value. When the module loads,
 //! the server sets every name, in the order of registration: to the text in the configuration file,
@@ -45,6 +47,7 @@ static MAX_FILTER_BYTES: Setting = Setting::new(Kind::Bytes, 0);
 static MISSING_KEY_ERROR: Setting = Setting::new(SWITCH, 0);
 static LAYOUT: Setting = Setting::new(Kind::Choice(["native", "redisbloom"]), 0);
 const SWITCH: Kind = Kind::Choice(["no", "yes"]);
+const CUCKOO: Kind = Kind::Integer(0, i64::MAX as u64);
 
 /// The rate of a filter made by adding to it.
 pub(crate) fn error_rate() -> f64 {
@@ -86,13 +89,21 @@ pub(crate) fn shown() -> String {
 
 /// The values of settings that have no effect here. The defaults are those of their product, so
 /// that CONFIG REWRITE writes the lines that its would.
-static UNUSED: [Setting; 3] =
-    [Setting::new(Kind::Rate, 0.5_f64.to_bits()), Setting::new(SWITCH, 1), Setting::new(SWITCH, 1)];
+static UNUSED: [Setting; 8] = [
+    Setting::new(Kind::Rate, 0.5_f64.to_bits()),
+    Setting::new(SWITCH, 1),
+    Setting::new(SWITCH, 1),
+    Setting::new(CUCKOO, 2),
+    Setting::new(CUCKOO, 1024),
+    Setting::new(CUCKOO, 20),
+    Setting::new(CUCKOO, 1),
+    Setting::new(CUCKOO, 32),
+];
 
 /// Every name, in the order in which the server sets them when it starts: in a file with two names
 /// of one setting ours wins, unless its line states the default, which the server also sets for a
 /// missing line.
-static NAMES: [Name; 13] = [
+static NAMES: [Name; 18] = [
     Name { name: c"bloom-fp-rate", role: Role::Alias, setting: &ERROR_RATE },
     Name { name: c"bloom-capacity", role: Role::Alias, setting: &INITIAL_SIZE },
     Name { name: c"bloom-expansion", role: Role::Alias, setting: &EXPANSION_FACTOR },
@@ -106,6 +117,11 @@ static NAMES: [Name; 13] = [
     Name { name: c"bloom-tightening-ratio", role: Role::Unused, setting: &UNUSED[0] },
     Name { name: c"bloom-use-random-seed", role: Role::Unused, setting: &UNUSED[1] },
     Name { name: c"bloom-defrag-enabled", role: Role::Unused, setting: &UNUSED[2] },
+    Name { name: c"cf-bucket-size", role: Role::Cuckoo, setting: &UNUSED[3] },
+    Name { name: c"cf-initial-size", role: Role::Cuckoo, setting: &UNUSED[4] },
+    Name { name: c"cf-max-iterations", role: Role::Cuckoo, setting: &UNUSED[5] },
+    Name { name: c"cf-expansion-factor", role: Role::Cuckoo, setting: &UNUSED[6] },
+    Name { name: c"cf-max-expansions", role: Role::Cuckoo, setting: &UNUSED[7] },
 ];
 
 /// A name that the server knows a setting by.
@@ -123,6 +139,8 @@ enum Role {
     Alias,
     /// A setting of valkey-bloom that has no effect here.
     Unused,
+    /// A setting of RedisBloom's cuckoo filters. Its name never gets a prefix.
+    Cuckoo,
 }
 
 /// A setting. The server reads and sets settings in its main thread alone.
@@ -216,11 +234,15 @@ static FILE_APPLIED: AtomicBool = AtomicBool::new(false);
 /// Takes the load arguments as defaults, then registers every name and lets the server set each.
 /// The error is a line for the log.
 pub(crate) fn register(ctx: Context, arguments: &[Str]) -> Result<(), String> {
-    take_arguments(arguments)?;
+    take_arguments(ctx, arguments)?;
     let unprefixed = takes_unprefixed_names(ctx);
     UNPREFIXED.store(unprefixed, Relaxed);
     for name in &NAMES {
-        let fits = name.role == Role::Own || !unprefixed;
+        let fits = match name.role {
+            Role::Own => true,
+            Role::Alias | Role::Unused => !unprefixed,
+            Role::Cuckoo => unprefixed,
+        };
         if fits && !name.register(ctx) {
             return Err(format!("the server refuses the setting {}", name.shown()));
         }
@@ -235,7 +257,7 @@ pub(crate) fn register(ctx: Context, arguments: &[Str]) -> Result<(), String> {
 /// Takes the load arguments, pairs of a name and a value, as RedisBloom has them (`ERROR_RATE`). An
 /// unknown name is refused: a server with a setting that has no effect is worse than one that does
 /// not start.
-fn take_arguments(arguments: &[Str]) -> Result<(), String> {
+fn take_arguments(ctx: Context, arguments: &[Str]) -> Result<(), String> {
     // Tools that template the line leave an empty argument where they have none.
     let arguments = match arguments {
         [only] if only.bytes().is_empty() => &[],
@@ -247,16 +269,17 @@ fn take_arguments(arguments: &[Str]) -> Result<(), String> {
         let value = words.next().ok_or_else(|| format!("load argument {given} has no value"))?;
         let plain = given.to_ascii_lowercase().replace('_', "-");
         let plain = plain.strip_prefix("bf-").unwrap_or(&plain);
-        let mut names = NAMES.iter().filter(|name| name.role == Role::Own);
-        let Some(Name { setting, .. }) =
-            names.find(|name| name.name.to_bytes() == plain.as_bytes())
-        else {
+        let mut names = NAMES.iter().filter(|name| matches!(name.role, Role::Own | Role::Cuckoo));
+        let Some(name) = names.find(|name| name.name.to_bytes() == plain.as_bytes()) else {
             return Err(format!("load argument {given} is not known"));
         };
-        let value = setting.read(value, &given);
+        let value = name.setting.read(value, &given);
         let value = value.map_err(|why| format!("bad load argument: {why}"))?;
-        setting.default.store(value, Relaxed);
-        setting.bits.store(value, Relaxed);
+        name.setting.default.store(value, Relaxed);
+        name.setting.bits.store(value, Relaxed);
+        if name.role == Role::Cuckoo {
+            ctx.warn(&format!("load argument {given} has no effect here"));
+        }
     }
     Ok(())
 }
@@ -275,6 +298,9 @@ fn takes_unprefixed_names(ctx: Context) -> bool {
 impl Name {
     /// As the operator writes it.
     fn shown(&self) -> String {
+        if self.role == Role::Cuckoo {
+            return self.name.to_string_lossy().into_owned();
+        }
         let join = if UNPREFIXED.load(Relaxed) { '-' } else { '.' };
         format!("bf{join}{}", self.name.to_string_lossy())
     }
@@ -285,9 +311,10 @@ impl Name {
             true => (self.shown(), raw::REDISMODULE_CONFIG_UNPREFIXED),
             false => (self.name.to_string_lossy().into_owned(), raw::REDISMODULE_CONFIG_DEFAULT),
         };
+        let hidden = if self.role == Role::Cuckoo { raw::REDISMODULE_CONFIG_HIDDEN } else { 0 };
         let name = CString::new(name).unwrap_or_default();
         let default = CString::new(self.setting.text()).unwrap_or_default();
-        ctx.register_setting(&name, &default, flags, Some(get), Some(set), self)
+        ctx.register_setting(&name, &default, flags | hidden, Some(get), Some(set), self)
     }
 
     /// Sets the value. For an error, which says why the text is refused, it is as before.
@@ -299,7 +326,7 @@ impl Name {
             return Ok(());
         }
         setting.bits.store(new, Relaxed);
-        if self.role == Role::Unused {
+        if matches!(self.role, Role::Unused | Role::Cuckoo) {
             Context::none().warn(&format!("bf: the setting {name} has no effect here"));
         }
         Ok(())

@@ -532,6 +532,75 @@ fn the_configuration_of_valkey_bloom_starts_the_server() {
     }
 }
 
+/// The settings of RedisBloom's cuckoo filters on Redis 8: names, RedisBloom's defaults, and other
+/// values. RedisBloom's CONFIG REWRITE writes the lines of those that do not have their default.
+const CUCKOO: [(&str, &str, &str); 5] = [
+    ("cf-bucket-size", "2", "4"),
+    ("cf-initial-size", "1024", "2048"),
+    ("cf-max-iterations", "20", "30"),
+    ("cf-expansion-factor", "1", "2"),
+    ("cf-max-expansions", "32", "16"),
+];
+
+/// The `cf-` lines of the file after CONFIG REWRITE, sorted.
+#[track_caller]
+fn rewritten_cuckoo(server: &Server) -> Vec<String> {
+    assert_eq!(server.client().run("CONFIG REWRITE"), ok());
+    let text = std::fs::read_to_string(server.dir().join("redis.conf")).expect("the file");
+    let mut lines: Vec<_> =
+        text.lines().filter(|line| line.starts_with("cf-")).map(str::to_owned).collect();
+    lines.sort();
+    lines
+}
+
+#[test]
+fn the_settings_of_cuckoo_filters_are_accepted_and_ignored_on_redis_8() {
+    let test = "the_settings_of_cuckoo_filters_are_accepted_and_ignored_on_redis_8";
+    if has_aliases() {
+        skipped(test, "only Redis 8 has such settings");
+        return;
+    }
+    let ignored = |server: &Server| -> Vec<String> {
+        let log = server.log();
+        let lines = log.lines().filter(|line| line.contains("has no effect here"));
+        lines.map(str::to_owned).collect()
+    };
+    // The lines as RedisBloom's CONFIG REWRITE writes them.
+    let mut lines = CUCKOO.map(|(name, _, value)| format!("{name} \"{value}\""));
+    lines.sort();
+    let server = lines.iter().fold(Server::with(), |builder, line| builder.config(line)).start();
+    let client = &mut server.client();
+    let said = ignored(&server);
+    assert_eq!(said.len(), CUCKOO.len(), "{said:#?}");
+    for (name, _, value) in CUCKOO {
+        let line = said.iter().find(|line| line.contains(name)).expect(name);
+        assert!(line.contains(" # "), "a warning, not a notice: {line}");
+        assert_eq!(client.config_get(name).as_deref(), Some(value), "{name}");
+    }
+    // Patterns do not show them: they are settings of nothing here.
+    for pattern in ["*", "cf*", "cf-*"] {
+        let shown = client.cmd(&["CONFIG", "GET", pattern]);
+        let found = shown.elements().iter().any(|word| word.text().starts_with("cf-"));
+        assert!(!found, "CONFIG GET {pattern}: {shown:?}");
+    }
+    assert_eq!(rewritten_cuckoo(&server), lines, "CONFIG REWRITE loses no line");
+    assert_eq!(ignored(&server).len(), CUCKOO.len());
+
+    let server = Server::start();
+    let client = &mut server.client();
+    assert_eq!(rewritten_cuckoo(&server), [""; 0], "CONFIG REWRITE adds no line");
+    for (name, default, value) in CUCKOO {
+        assert_eq!(client.config_get(name).as_deref(), Some(default), "{name}");
+        assert_eq!(client.cmd(&["CONFIG", "SET", name, default]), ok());
+        assert_eq!(client.cmd(&["CONFIG", "SET", name, value]), ok());
+        assert!(ignored(&server).last().is_some_and(|line| line.contains(name)), "{name}");
+        let reply = client.cmd(&["CONFIG", "SET", name, "many"]);
+        assert!(reply.error().contains(name), "{reply:?}");
+    }
+    assert_eq!(ignored(&server).len(), CUCKOO.len(), "{:#?}", ignored(&server));
+    assert_eq!(rewritten_cuckoo(&server), lines);
+}
+
 /// A file that RedisBloom rewrote itself starts this module, with RedisBloom's library replaced.
 #[test]
 fn a_file_that_redisbloom_rewrote_starts_the_server() {
@@ -545,6 +614,10 @@ fn a_file_that_redisbloom_rewrote_starts_the_server() {
     for (name, value) in settings {
         assert_eq!(set(client, name, value), ok());
     }
+    let cuckoo = if has_aliases() { &[][..] } else { &CUCKOO };
+    for (name, _, value) in cuckoo {
+        assert_eq!(client.cmd(&["CONFIG", "SET", name, value]), ok());
+    }
     assert_eq!(client.run("CONFIG REWRITE"), ok());
     let text = std::fs::read_to_string(theirs.dir().join("redis.conf")).expect("the file");
     let ours = module_path().display().to_string();
@@ -555,6 +628,7 @@ fn a_file_that_redisbloom_rewrote_starts_the_server() {
     for (name, value) in settings {
         assert_eq!(get(client, name), *value, "{name}");
     }
+    assert_eq!(rewritten_cuckoo(&server).len(), cuckoo.len());
     assert_eq!(client.run("BF.ADD k a").int(), 1);
 }
 
@@ -563,7 +637,7 @@ fn a_file_that_redisbloom_rewrote_starts_the_server() {
 #[test]
 fn a_misspelt_setting_in_a_configuration_file_refuses_the_start() {
     const UNNAMED: &str = "Module Configuration detected without loadmodule directive";
-    for name in ["bf.eror-rate", "bf-eror-rate", "cf-bucket-size", "cf.bucket-size"] {
+    for name in ["bf.eror-rate", "bf-eror-rate", "cf-bucketsize", "cf.bucket-size"] {
         let Err(log) = Server::with().config(&format!("{name} 4")).try_start() else {
             panic!("{name} started a server")
         };

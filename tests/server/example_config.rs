@@ -85,7 +85,7 @@ fn load_lines(text: &str) -> Vec<Vec<String>> {
 #[test]
 fn the_example_shows_every_load_argument_in_a_line_that_loads() {
     let lines = load_lines(&example());
-    for argument in ["ERROR_RATE", "INITIAL_SIZE"] {
+    for argument in ["ERROR_RATE", "INITIAL_SIZE", "CF_MAX_EXPANSIONS"] {
         let shown = lines.iter().flatten().any(|word| word == argument);
         assert!(shown, "no loadmodule line of the example shows {argument}: {lines:?}");
     }

@@ -5,12 +5,13 @@ use crate::harness::{Server, assert_unharmed, config_name, info, module_path, sk
 
 #[test]
 fn load_arguments_set_the_defaults() {
-    let rows: [(&[&str], &str, &str); 7] = [
+    let rows: [(&[&str], &str, &str); 8] = [
         (&[], "0.01", "100"),
         (&["ERROR_RATE", "0.001"], "0.001", "100"),
         (&["INITIAL_SIZE", "5000"], "0.01", "5000"),
         (&["ERROR_RATE", "0.125", "INITIAL_SIZE", "50"], "0.125", "50"),
         (&["initial_size", "7", "Error_Rate", "0.5"], "0.5", "7"),
+        (&["CF_MAX_EXPANSIONS", "16", "ERROR_RATE", "0.25"], "0.25", "100"),
         (&["LAYOUT", "redisbloom", "INITIAL_SIZE", "9"], "0.01", "9"),
         // Some tools write an empty argument for none.
         (&[""], "0.01", "100"),
@@ -33,13 +34,30 @@ fn load_arguments_set_the_defaults() {
     }
 }
 
+/// Existing `loadmodule` lines of RedisBloom have this argument; this module has no cuckoo filters.
+#[test]
+fn the_cuckoo_argument_is_accepted_with_a_warning() {
+    let server = Server::with().module_arguments(&["cf_max_expansions", "32"]).start();
+    let log = server.log();
+    let warning = log
+        .lines()
+        .find(|line| line.contains("<bf>") && line.to_lowercase().contains("cf_max_expansions"));
+    let warning = warning.unwrap_or_else(|| panic!("no warning in the log:\n{log}"));
+    assert!(warning.contains(" # "), "a warning, not a notice: {warning}");
+    let quiet = Server::start().log();
+    assert!(
+        !quiet.to_lowercase().contains("cf_max_expansions"),
+        "no argument, no warning:\n{quiet}"
+    );
+}
+
 #[test]
 fn a_bad_load_argument_refuses_the_load_and_names_it() {
     // The arguments, and a word that a log line must contain.
     let rows: [(&[&str], &str); 20] = [
         (&["ERROR_RATE"], "ERROR_RATE"),
         (&["INITIAL_SIZE"], "INITIAL_SIZE"),
-        (&["CF_MAX_EXPANSIONS", "32"], "CF_MAX_EXPANSIONS"),
+        (&["CF_MAX_EXPANSIONS"], "CF_MAX_EXPANSIONS"),
         (&["ERROR_RATE", "0.01", "INITIAL_SIZE"], "INITIAL_SIZE"),
         (&["NO_SUCH", "1"], "NO_SUCH"),
         (&["ERROR_RATE", "0.01", "NO_SUCH", "1"], "NO_SUCH"),
