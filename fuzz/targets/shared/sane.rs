@@ -5,10 +5,7 @@
 
 use redis_bloom::{
     codec::native::{Load, Stored, rdb},
-    filter::{
-        Author, Error, Filter, NEVER, Plan,
-        paged::Paged,
-    },
+    filter::{Author, Error, Filter, NEVER, Plan, paged::Paged},
 };
 
 use super::strings::{Reading, Strings};
