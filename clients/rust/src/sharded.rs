@@ -32,11 +32,14 @@ pub fn marks(shards: u16) -> Vec<String> {
     found.into_values().collect()
 }
 
-/// The numbers of the items of each shard that has some.
-fn group(shards: u16, items: &[&[u8]], numbers: &[usize]) -> HashMap<usize, Vec<usize>> {
-    let mut groups = HashMap::<usize, Vec<usize>>::new();
-    for &number in numbers {
-        groups.entry(shard_of(items[number], shards).into()).or_default().push(number);
+/// The items that have an answer that can be trusted.
+type Answers<'a> = HashMap<&'a [u8], bool>;
+
+/// The items of each shard that has some.
+fn group<'a>(shards: u16, items: &[&'a [u8]]) -> HashMap<usize, Vec<&'a [u8]>> {
+    let mut groups = HashMap::<_, Vec<_>>::new();
+    for item in items {
+        groups.entry(shard_of(item, shards).into()).or_default().push(*item);
     }
     groups
 }
@@ -120,23 +123,22 @@ impl<L: Link> Core<L> {
 
     async fn has<T: AsRef<[u8]>>(&self, items: &[T]) -> Vec<Option<bool>> {
         let items: Vec<&[u8]> = items.iter().map(AsRef::as_ref).collect();
-        let mut answers = vec![None; items.len()];
-        let stale = self.query(&items, (0..items.len()).collect(), &mut answers, false).await;
+        let mut answers = HashMap::new();
+        let stale = self.query(&items, &mut answers, false).await;
         if !stale.is_empty() {
-            self.query(&items, stale, &mut answers, true).await;
+            self.query(&stale, &mut answers, true).await;
         }
-        answers
+        items.iter().map(|item| answers.get(item).copied()).collect()
     }
 
     /// Puts answers into `answers`; returns the items to query again, by a descriptor that is read
     /// again.
-    async fn query(
+    async fn query<'a>(
         &self,
-        items: &[&[u8]],
-        numbers: Vec<usize>,
-        answers: &mut [Option<bool>],
+        items: &[&'a [u8]],
+        answers: &mut Answers<'a>,
         again: bool,
-    ) -> Vec<usize> {
+    ) -> Vec<&'a [u8]> {
         let name = self.name.as_bytes();
         if self.may_query(name) && self.read(&self.reader, again).await.is_err() {
             self.fail(name);
@@ -145,48 +147,41 @@ impl<L: Link> Core<L> {
         let Some(known) = lock(&self.known).clone() else { return Vec::new() };
         let Descriptor { current, base, .. } = &known.descriptor;
         let mut stale = Vec::new();
-        for (shard, numbers) in group(current.shards(), items, &numbers) {
-            let (key, mark) = (&current.keys[shard], &known.marks[shard]);
-            stale.extend(self.ask(key, mark, numbers, items, answers).await);
+        for (shard, items) in group(current.shards(), items) {
+            stale.extend(self.ask(&current.keys[shard], &known.marks[shard], items, answers).await);
         }
-        let absent = numbers.into_iter().filter(|&number| answers[number] == Some(false));
-        let absent: Vec<usize> = absent.collect();
+        let absent = items.iter().copied().filter(|item| answers.get(item) == Some(&false));
+        let absent: Vec<_> = absent.collect();
         if let Some(key) = base.as_ref().filter(|_| !absent.is_empty()) {
-            stale.extend(self.ask(key, BASE_MARK, absent, items, answers).await);
+            stale.extend(self.ask(key, BASE_MARK, absent, answers).await);
         }
         stale
     }
 
-    async fn ask(
+    async fn ask<'a>(
         &self,
         key: &[u8],
         mark: &str,
-        numbers: Vec<usize>,
-        items: &[&[u8]],
-        answers: &mut [Option<bool>],
-    ) -> Vec<usize> {
-        for &number in &numbers {
-            answers[number] = None;
+        items: Vec<&'a [u8]>,
+        answers: &mut Answers<'a>,
+    ) -> Vec<&'a [u8]> {
+        for item in &items {
+            answers.remove(item);
         }
         if !self.may_query(key) {
             return Vec::new();
         }
-        let mut query = cmd("BF.MEXISTS");
-        query.arg(key);
-        for &number in &numbers {
-            query.arg(items[number]);
-        }
-        match self.reader.send::<Vec<bool>>(query.arg(mark)).await {
+        let query = cmd("BF.MEXISTS").arg(key).arg(&items).arg(mark).to_owned();
+        match self.reader.send::<Vec<bool>>(&query).await {
             Ok(found) => {
-                let is_complete = found.get(numbers.len()) == Some(&true);
-                for (number, found) in numbers.into_iter().zip(found) {
-                    answers[number] = (found || is_complete).then_some(found);
-                }
+                let is_complete = found.get(items.len()) == Some(&true);
+                let found = items.into_iter().zip(found);
+                answers.extend(found.filter(|&(_, found)| found || is_complete));
                 if !is_complete {
                     self.fail(key);
                 }
             }
-            Err(error) if is_stale(&error) => return numbers,
+            Err(error) if is_stale(&error) => return items,
             Err(_) => self.fail(key),
         }
         Vec::new()
@@ -214,15 +209,11 @@ impl<L: Link> Core<L> {
         let filled = known.descriptor.filled();
         let filled =
             filled.map_err(|error| format!("the next generation cannot be read: {error}"))?;
-        let all: Vec<usize> = (0..items.len()).collect();
         for generation in filled {
-            for (shard, numbers) in group(generation.shards(), items, &all) {
+            for (shard, items) in group(generation.shards(), items) {
                 known.check_age()?;
                 let mut insert = cmd("BF.INSERT");
-                insert.arg(&generation.keys[shard]).arg("NOCREATE").arg("ITEMS");
-                for number in numbers {
-                    insert.arg(items[number]);
-                }
+                insert.arg(&generation.keys[shard]).arg("NOCREATE").arg("ITEMS").arg(items);
                 match self.writer.send::<Vec<bool>>(&insert).await {
                     // An old shard is gone, and the current ones have the items.
                     Err(error)
