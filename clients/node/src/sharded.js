@@ -1,5 +1,5 @@
 // A client of sharded filters, as docs/reference/sharding.md specifies them.
-import { BloomError, checked, within } from './connection.js';
+import { BloomError, Deadline, checked } from './connection.js';
 
 const PAUSE = 1000; // milliseconds after a failure in which a shard, or the descriptor, is not queried
 const BASE_MARK = 'filter: complete';
@@ -90,32 +90,32 @@ const isStale = error =>
 export class ShardedFilter {
   failures = 0;
   #client;
-  #timeout;
-  #addTimeout;
+  #queries;
+  #additions;
   #known = { readAt: 0 }; // when the descriptor was read, and the descriptor if it can be used
   #resumeAt = new Map(); // by key: when it may be queried again
 
   constructor(client, name, { timeout = 100, addTimeout = 1000 } = {}) {
     this.name = name;
     this.#client = client;
-    this.#timeout = timeout;
-    this.#addTimeout = addTimeout;
+    this.#queries = new Deadline(timeout);
+    this.#additions = new Deadline(addTimeout);
   }
 
   /** The reply to a command on a key, from its primary. */
-  #send(timeout, command, key, ...words) {
+  #send(deadline, command, key, ...words) {
     const all = [command, key, ...words];
     const isCluster = 'slots' in this.#client;
-    return within(timeout, isCluster
+    return deadline.within(isCluster
       ? this.#client.sendCommand(key, false, all)
       : this.#client.sendCommand(all));
   }
 
   /** Reads the descriptor again if it is older than `age` milliseconds. Throws if it cannot be used. */
-  async #read(timeout, age = this.#known.descriptor?.poll) {
+  async #read(deadline, age = this.#known.descriptor?.poll) {
     const now = performance.now();
     if (this.#known.descriptor && now - this.#known.readAt < age) return this.#known;
-    const reply = await this.#send(timeout, 'HGETALL', this.name);
+    const reply = await this.#send(deadline, 'HGETALL', this.name);
     const read = { readAt: now }; // without a descriptor if it cannot be used: the old one must not be
     if (now >= this.#known.readAt) this.#known = read; // else a newer one was read in the meantime
     read.descriptor = new Descriptor(fieldsOf(reply));
@@ -132,7 +132,7 @@ export class ShardedFilter {
   /** Puts answers into `answers`, and into `stale` the items to query again, by a descriptor read anew. */
   async #query(items, answers, age, stale) {
     if (this.#mayQuery(this.name)) { // if it cannot be read, the last one: its shards answer for themselves
-      await this.#read(this.#timeout, age).catch(() => this.#fail(this.name));
+      await this.#read(this.#queries, age).catch(() => this.#fail(this.name));
     }
     const { descriptor } = this.#known;
     if (!descriptor) return;
@@ -146,7 +146,7 @@ export class ShardedFilter {
     for (const item of items) answers.set(item, undefined);
     if (!this.#mayQuery(key)) return;
     try {
-      const found = checked(await this.#send(this.#timeout, 'BF.MEXISTS', key, ...items, mark));
+      const found = checked(await this.#send(this.#queries, 'BF.MEXISTS', key, ...items, mark));
       const complete = Boolean(found.at(-1));
       items.forEach((item, i) => answers.set(item, Boolean(found[i]) || (complete ? false : undefined)));
       if (!complete) this.#fail(key);
@@ -176,14 +176,14 @@ export class ShardedFilter {
   }
 
   async #addOnce(items, age) {
-    const { readAt, descriptor } = await this.#read(this.#addTimeout, age);
+    const { readAt, descriptor } = await this.#read(this.#additions, age);
     const { current, next, damage, isRebuilt, poll } = descriptor;
     if (damage) throw new BloomError(damage);
     const checkAge = () => { // who rebuilds the filter counts on every addition to be done by then
       if (performance.now() > readAt + 2 * poll) throw new BloomError(TOO_OLD);
     };
     const insert = async ({ key, items }) =>
-      checked(await this.#send(this.#addTimeout, 'BF.INSERT', key, 'NOCREATE', 'ITEMS', ...items));
+      checked(await this.#send(this.#additions, 'BF.INSERT', key, 'NOCREATE', 'ITEMS', ...items));
     checkAge();
     await Promise.all(current.group(items).map(insert));
     checkAge();
@@ -194,7 +194,7 @@ export class ShardedFilter {
   }
 
   async mark() {
-    const { descriptor } = await this.#read(this.#addTimeout, 0);
+    const { descriptor } = await this.#read(this.#additions, 0);
     await this.add(marks(descriptor.current.shards.length));
   }
 }
