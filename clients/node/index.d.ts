@@ -88,7 +88,10 @@ export class Guard {
   /** What the background does every second, now: late keys, the heartbeat, a catch-up if one is due. */
   tick(): Promise<void>;
 
-  /** Ends the background and the connections; adds late keys if the server is there. */
+  /**
+   * Ends the background and the connections; adds late keys if the server is there. It waits 2 seconds at
+   * most for a `catchUp` that runs, and `insertTimeout` at most for each reply of the server.
+   */
   close(): Promise<void>;
 }
 

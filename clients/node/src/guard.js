@@ -6,7 +6,7 @@ import { createHash, randomUUID } from 'node:crypto';
 import { readFileSync } from 'node:fs';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { pack } from './bulk.js';
-import { BloomError, Connection, batches, checked } from './connection.js';
+import { BloomError, Connection, Deadline, batches, checked } from './connection.js';
 
 /** The scripts by their names. */
 const LUA = Object.fromEntries(readFileSync(new URL('guard.lua', import.meta.url), 'utf8')
@@ -20,6 +20,7 @@ const VERIFY = 1000; // milliseconds without a lookup after which the next one f
 const TICK = 1000; // milliseconds between two heartbeats
 // Milliseconds without news of a process with keys for later, until a catch-up adds its rows.
 const STALE = 60_000;
+const CLOSE = 2000; // milliseconds that `close` waits for the background, whose `catchUp` may hang
 const JOB_TIMEOUT = 10_000; // milliseconds for each reply to a build
 
 const DEFAULTS = {
@@ -272,7 +273,7 @@ export class Guard {
   async close() {
     this.#ends.abort();
     clearInterval(this.#timer);
-    await this.#ticking?.catch(() => {});
+    if (this.#ticking) await new Deadline(CLOSE).within(this.#ticking).catch(() => {});
     try {
       if (this.#known) {
         await this.#tick();

@@ -305,6 +305,16 @@ test('rows that were written past the guard are found after `refresh`', async t 
   assert.deepEqual(await world.hidden(guard), []);
 });
 
+test('a catchUp that hangs does not keep close waiting', async t => {
+  let isCalled = false;
+  const { world, guard } = await built(t, { refresh: 100, catchUp: () => (isCalled = true, new Promise(() => {})) });
+  await world.trusted(guard); // a lookup starts the background
+  await until('catchUp is called', () => isCalled);
+  const begin = performance.now();
+  await guard.close();
+  assert.ok(performance.now() - begin < 10_000);
+});
+
 test('the ACL rules of README.md are enough', async t => {
   const page = await readFile(new URL('../README.md', import.meta.url), 'utf8');
   const rules = /^ACL: `(.*?)`/ms.exec(page)[1].split(/\s+/).map(word => word.replace('{users}', '*'));

@@ -27,6 +27,8 @@ const VERIFY: Duration = Duration::from_secs(1);
 const TICK: Duration = Duration::from_secs(1);
 /// Without news of a process with keys for later, after which time a catch-up adds its rows.
 const STALE: Duration = Duration::from_secs(60);
+/// How long the end of a guard waits for its background, whose `catch_up` may hang.
+const CLOSE: Duration = Duration::from_secs(2);
 /// For each reply to a build.
 const JOB_TIMEOUT: Duration = Duration::from_secs(10);
 
@@ -472,7 +474,8 @@ impl<L: Link> Core<L> {
 /// - `lookup` queries the database unless there certainly is no row.
 /// - README.md of the library for Python has what else the caller must do.
 ///
-/// Dropping it ends its background thread, and adds late keys if the server is there.
+/// Dropping it ends its background thread, and adds late keys if the server is there. It waits 2
+/// seconds at most for a `catch_up` that runs, and `insert_timeout` at most for each reply.
 pub struct Guard {
     core: Arc<Core<Blocking>>,
     background: Option<std::thread::JoinHandle<()>>,
@@ -532,7 +535,10 @@ impl Drop for Guard {
         self.core.is_closed.store(true, Ordering::SeqCst);
         if let Some(background) = self.background.take() {
             background.thread().unpark();
-            drop(background.join());
+            let end = Instant::now() + CLOSE;
+            while !background.is_finished() && Instant::now() < end {
+                std::thread::sleep(Duration::from_millis(1));
+            }
         }
         now(self.core.end());
     }
@@ -592,12 +598,12 @@ impl AsyncGuard {
         self.core.state().stats
     }
 
-    /// Ends the background, and adds late keys if the server is there.
+    /// Ends the background, and adds late keys if the server is there, as dropping a [`Guard`] does.
     pub async fn close(mut self) {
         self.core.is_closed.store(true, Ordering::SeqCst);
         if let Some(background) = self.background.take() {
             background.abort();
-            drop(background.await);
+            drop(tokio::time::timeout(CLOSE, background).await);
         }
         self.core.end().await;
     }

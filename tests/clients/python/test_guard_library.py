@@ -434,6 +434,47 @@ class Guards(Case):
         self.assertLess(time.monotonic() - begin, 25)  # the lock lasts 30 seconds
         self.assertEqual((one.stats.catch_up_failures, one.stats.catch_ups), (2, 1))
 
+    def test_a_catch_up_that_hangs_does_not_keep_close_waiting(self):
+        called, free = threading.Event(), threading.Event()
+        self.addCleanup(free.set)
+
+        def since(when):
+            called.set()
+            free.wait()
+            return []
+
+        one = self.guard(catch_up=since, refresh=0.1)
+        one.build(self.database.keys)
+        one.insert("new")  # starts the background
+        self.assertTrue(called.wait(60))
+        begin = time.monotonic()
+        one.close()
+        self.assertLess(time.monotonic() - begin, 10)
+
+    def test_a_catch_up_that_hangs_does_not_keep_aclose_waiting(self):
+        async def scenario():
+            called, free = asyncio.Event(), asyncio.Event()
+
+            async def since(when):
+                called.set()
+                while not free.is_set():
+                    with contextlib.suppress(asyncio.CancelledError):
+                        await free.wait()
+                return []
+
+            client = redis.asyncio.Redis.from_url(self.server.url)
+            one = AsyncGuard(client, "users", capacity=1000, catch_up=since, commit_within=COMMIT, refresh=0.1)
+            await one.build(self.database.keys)
+            await one.insert("new")
+            await asyncio.wait_for(called.wait(), 60)
+            begin = time.monotonic()
+            await one.aclose()
+            self.assertLess(time.monotonic() - begin, 10)
+            free.set()
+            await client.aclose()
+
+        asyncio.run(scenario())
+
     def test_a_filter_that_is_lost_or_made_by_others_is_not_trusted(self):
         one = self.guard()
         one.build(self.database.keys)

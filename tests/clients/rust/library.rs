@@ -138,6 +138,24 @@ fn a_catch_up_that_panicked_is_tried_again() {
     assert!(stats.catch_ups > 0 && stats.catch_up_failures == 1, "{stats:?}");
 }
 
+#[test]
+fn a_catch_up_that_hangs_does_not_keep_the_end_of_a_guard_waiting() {
+    let (client, mut redis) = connect();
+    cmd("UNLINK").arg("guard:{rust:hangs}").exec(&mut redis).unwrap();
+    let (called, calls) = std::sync::mpsc::channel();
+    let hangs = move |_| {
+        called.send(()).unwrap();
+        std::thread::sleep(Duration::from_secs(600));
+        Err("not reached".into())
+    };
+    let guard = Guard::new(&client, "rust:hangs", refreshed().catch_up(hangs)).unwrap();
+    guard.build(|| Ok(Box::new(std::iter::empty()))).unwrap();
+    calls.recv_timeout(Duration::from_secs(60)).unwrap();
+    let begin = Instant::now();
+    drop(guard);
+    assert!(begin.elapsed() < Duration::from_secs(10));
+}
+
 #[tokio::test]
 async fn a_catch_up_for_tokio_that_panicked_is_tried_again() {
     let (client, mut redis) = connect();

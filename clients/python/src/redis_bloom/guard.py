@@ -53,6 +53,7 @@ BATCH = 1000
 PAUSE = 1.0  # seconds after a failed lookup in which only the database is asked
 VERIFY = 1.0  # seconds without a lookup after which the next one first compares the identity of the server again
 TICK = 1.0  # seconds between two heartbeats
+CLOSE = 2.0  # seconds that `close` waits for the background, whose `catch_up` may hang
 STALE = 60.0  # seconds without news of a process with keys for later, until a catch-up adds its rows
 
 log = logging.getLogger("redis_bloom.guard")
@@ -314,7 +315,7 @@ class _Core:
     def _work(self) -> Steps[None]:
         """The background, until the guard is closed."""
         with contextlib.suppress(RuntimeError):
-            while True:
+            while not self._ends.is_set():
                 try:
                     yield from self._tick()
                 except Exception as error:
@@ -366,10 +367,14 @@ class Guard(_Core, contextlib.AbstractContextManager["Guard"]):
     tick = sync(_Core._tick)
 
     def close(self) -> None:
-        """Ends the background thread, adds late keys if the server is there, and ends the connections."""
+        """Ends the background thread, adds late keys if the server is there, and ends the connections.
+
+        It waits 2 seconds at most for a `catch_up` that runs, and leaves one that hangs to its thread.
+        Each reply of the server takes `insert_timeout` at most.
+        """
         self._ends.set()
         if self._background:
-            self._background.join()
+            self._background.join(CLOSE)
         run(self._end())
 
     def __exit__(self, *_: object) -> None:
@@ -404,9 +409,11 @@ class AsyncGuard(_Core, contextlib.AbstractAsyncContextManager["AsyncGuard"]):
     tick = asynchronous(_Core._tick)
 
     async def aclose(self) -> None:
+        """`Guard.close`: cancels a `catch_up` that runs, and waits 2 seconds at most until it has ended."""
+        self._ends.set()
         if self._background:
             self._background.cancel()
-            await asyncio.wait([self._background])
+            await asyncio.wait([self._background], timeout=CLOSE)
         await run_async(self._end())
 
     async def __aexit__(self, *_: object) -> None:
