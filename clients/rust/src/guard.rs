@@ -193,37 +193,30 @@ impl<L: Link> Core<L> {
         lock(&self.state)
     }
 
-    /// Of each key whether its row may exist. Never fails.
-    async fn possible(&self, keys: &[&[u8]]) -> Vec<bool> {
+    /// Those of the keys whose rows may exist. Never fails.
+    async fn possible<K: AsRef<[u8]>>(&self, mut keys: Vec<K>) -> Vec<K> {
+        let words: Vec<&[u8]> = keys.iter().map(AsRef::as_ref).collect();
         // Before the query: afterwards the background may have added a key that the query missed.
-        let (late, paused): (Vec<bool>, _) = {
+        let (late, is_paused): (Vec<bool>, _) = {
             let state = self.state();
-            let late = keys.iter().map(|key| state.waiting.contains(*key));
+            let late = words.iter().map(|word| state.waiting.contains(*word));
             (late.collect(), state.resume_at.is_some_and(|at| Instant::now() < at))
         };
-        let found = if paused || keys.is_empty() {
-            None
-        } else {
-            self.query(keys).await.map_err(|error| self.fail(&error)).ok()
-        };
-        let possible: Vec<bool> = match found {
-            Some(found) => {
-                found.bytes().zip(late).map(|(digit, late)| digit != b'0' || late).collect()
+        let is_needed = !is_paused && !words.is_empty();
+        let found = if is_needed { self.query(&words).await } else { Ok(String::new()) };
+        let asked = keys.len();
+        match found {
+            Ok(found) => {
+                let mut absent =
+                    found.bytes().zip(late).map(|(digit, late)| digit == b'0' && !late);
+                keys.retain(|_| absent.next() != Some(true));
             }
-            None => vec![true; keys.len()],
-        };
-        let passed = possible.iter().filter(|&&possible| possible).count() as u64;
+            Err(error) => self.fail(&error),
+        }
         let mut state = self.state();
-        state.stats.passed += passed;
-        state.stats.saved += keys.len() as u64 - passed;
-        possible
-    }
-
-    /// Those of the keys whose rows may exist.
-    async fn filtered<K: AsRef<[u8]>>(&self, keys: Vec<K>) -> Vec<K> {
-        let possible = self.possible(&keys.iter().map(AsRef::as_ref).collect::<Vec<_>>()).await;
-        let mut possible = possible.into_iter();
-        keys.into_iter().filter(|_| possible.next() == Some(true)).collect()
+        state.stats.passed += keys.len() as u64;
+        state.stats.saved += (asked - keys.len()) as u64;
+        keys
     }
 
     /// Of each key a digit: 1 if the filter has it.
@@ -298,7 +291,7 @@ impl<L: Link> Core<L> {
     }
 
     /// Adds keys to the filters that exist; returns the identities of the servers that took them.
-    async fn add(&self, keys: &[&[u8]]) -> Result<HashSet<String>, Error> {
+    async fn add(&self, keys: &[impl ToRedisArgs + Sync]) -> Result<HashSet<String>, Error> {
         let mut servers = HashSet::new();
         for batch in keys.chunks(BATCH) {
             servers.insert(self.eval(&self.writer, &script("insert"), 3, batch).await?);
@@ -326,8 +319,8 @@ impl<L: Link> Core<L> {
     async fn tick(&self) -> Result<(), Error> {
         // Read before the waiting keys, which are covered up to this time.
         let clock = milliseconds(SystemTime::now());
-        let waiting = self.state().waiting.clone();
-        let servers = self.add(&waiting.iter().map(Vec::as_slice).collect::<Vec<_>>()).await?;
+        let waiting: Vec<Vec<u8>> = self.state().waiting.iter().cloned().collect();
+        let servers = self.add(&waiting).await?;
         let is_later = self.options.on_unavailable == OnUnavailable::Later;
         let covers = match (servers.len(), waiting.is_empty() && is_later) {
             (1, _) => servers.into_iter().next().unwrap_or_default(),
@@ -347,7 +340,9 @@ impl<L: Link> Core<L> {
             let mut state = self.state();
             state.known = true;
             state.stats.late += waiting.len() as u64;
-            state.waiting.retain(|key| !waiting.contains(key));
+            for key in waiting {
+                state.waiting.remove(&key);
+            }
         }
         if let [_, _, server, since, begin] = &reply[..] {
             // A panic of the callback is an error: without its background a guard never catches up.
@@ -357,13 +352,7 @@ impl<L: Link> Core<L> {
                     .unwrap_or_else(|_| Poll::Ready(Err("catch_up panicked".into())))
             });
             let done = done.await;
-            let mut state = self.state();
-            match &done {
-                Ok(()) => {
-                    (state.stats.catch_ups, state.resume_at) = (state.stats.catch_ups + 1, None)
-                }
-                Err(_) => state.stats.catch_up_failures += 1,
-            }
+            self.state().stats.catch_up_failures += u64::from(done.is_err());
             return done;
         }
         Ok(())
@@ -381,12 +370,16 @@ impl<L: Link> Core<L> {
         let mut rows = rows_since(UNIX_EPOCH + since).await?.peekable();
         while rows.peek().is_some() {
             let batch: Vec<Vec<u8>> = rows.by_ref().take(BATCH).collect();
-            self.add(&batch.iter().map(Vec::as_slice).collect::<Vec<_>>()).await?;
+            self.add(&batch).await?;
             let mut keep = cmd("SET");
             keep.arg(&self.keys[3]).arg(&self.id).arg("XX").arg("PX").arg(self.lease());
             self.writer.query(&keep).await?;
         }
-        self.trust(&self.writer, server, begin, "").await.map(drop)
+        self.trust(&self.writer, server, begin, "").await?;
+        let mut state = self.state();
+        state.stats.catch_ups += 1;
+        state.resume_at = None;
+        Ok(())
     }
 
     /// Milliseconds for which the others leave a catch-up to this guard; 0: it makes none.
@@ -488,9 +481,8 @@ impl Guard {
             return Err("catch_up_async needs an AsyncGuard".into());
         }
         let core = Core::new(&servers.into(), name, options)?;
-        let worker = Arc::clone(&core);
-        let has_background = core.options.catch_up.is_some();
-        let background = has_background.then(|| std::thread::spawn(move || now(worker.work())));
+        let worker = core.options.catch_up.is_some().then(|| Arc::clone(&core));
+        let background = worker.map(|worker| std::thread::spawn(move || now(worker.work())));
         Ok(Guard { core, background })
     }
 
@@ -500,7 +492,7 @@ impl Guard {
         key: K,
         fetch: impl FnOnce(K) -> Option<Row>,
     ) -> Option<Row> {
-        if now(self.core.possible(&[key.as_ref()]))[0] { fetch(key) } else { None }
+        now(self.core.possible(vec![key])).pop().and_then(fetch)
     }
 
     /// `fetch` of those of the keys whose rows may exist, in one call, with none if there is none.
@@ -509,7 +501,7 @@ impl Guard {
         keys: impl IntoIterator<Item = K>,
         fetch: impl FnOnce(Vec<K>) -> Rows,
     ) -> Rows {
-        fetch(now(self.core.filtered(keys.into_iter().collect())))
+        fetch(now(self.core.possible(keys.into_iter().collect())))
     }
 
     /// Adds a key before its row is written. If it fails, do not write the row: try again.
@@ -556,9 +548,8 @@ impl AsyncGuard {
     /// As [`Guard::new`].
     pub fn new(servers: impl Into<Servers>, name: &str, options: Options) -> Result<Self, Error> {
         let core = Core::new(&servers.into(), name, options)?;
-        let worker = Arc::clone(&core);
-        let has_background = core.options.catch_up.is_some();
-        let background = has_background.then(|| tokio::spawn(async move { worker.work().await }));
+        let worker = core.options.catch_up.is_some().then(|| Arc::clone(&core));
+        let background = worker.map(|worker| tokio::spawn(async move { worker.work().await }));
         Ok(AsyncGuard { core, background })
     }
 
@@ -568,7 +559,7 @@ impl AsyncGuard {
         key: K,
         fetch: impl FnOnce(K) -> F,
     ) -> Option<Row> {
-        if self.core.possible(&[key.as_ref()]).await[0] { fetch(key).await } else { None }
+        fetch(self.core.possible(vec![key]).await.pop()?).await
     }
 
     /// As [`Guard::lookup_many`].
@@ -577,7 +568,7 @@ impl AsyncGuard {
         keys: Vec<K>,
         fetch: impl FnOnce(Vec<K>) -> F,
     ) -> F::Output {
-        fetch(self.core.filtered(keys).await).await
+        fetch(self.core.possible(keys).await).await
     }
 
     /// As [`Guard::insert`].
@@ -598,7 +589,7 @@ impl AsyncGuard {
         self.core.state().stats
     }
 
-    /// Ends the background, and adds late keys if the server is there, as dropping a [`Guard`] does.
+    /// Ends the background, and adds late keys if the server is there, as when a [`Guard`] is dropped.
     pub async fn close(mut self) {
         self.core.is_closed.store(true, Ordering::SeqCst);
         if let Some(background) = self.background.take() {
