@@ -589,7 +589,8 @@ impl AsyncGuard {
         self.core.state().stats
     }
 
-    /// Ends the background, and adds late keys if the server is there, as when a [`Guard`] is dropped.
+    /// Ends the background, and adds late keys if the server is there. It takes as long at most as
+    /// to drop a [`Guard`].
     pub async fn close(mut self) {
         self.core.is_closed.store(true, Ordering::SeqCst);
         if let Some(background) = self.background.take() {
