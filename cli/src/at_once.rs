@@ -4,7 +4,7 @@
 use std::{
     collections::HashSet,
     sync::{
-        Mutex, PoisonError,
+        Mutex, Once, PoisonError,
         atomic::{AtomicUsize, Ordering},
     },
     thread,
@@ -15,7 +15,7 @@ use crate::{
     connection::{Connection, Target, Targets},
     error::Error,
     output::Output,
-    replication::{LastWrite, Replication, acknowledged},
+    replication::{Replication, acknowledged},
     retry::{Over, RETRY_FOR, Retry, retry},
 };
 
@@ -28,8 +28,8 @@ const SILENCE: Duration = Duration::from_secs(1);
 pub(crate) struct Servers {
     all: Targets,
     output: Output,
-    /// Remarks that were printed.
-    remarks: Mutex<HashSet<String>>,
+    /// The user is told once why this takes so long.
+    remarked: Once,
     /// Servers that had a replica when they were written to. One that goes away is waited for.
     replicated: Mutex<HashSet<String>>,
 }
@@ -38,8 +38,8 @@ impl Servers {
     /// Asks the server of the command line for the others.
     pub(crate) fn of(target: Target, output: &Output) -> Result<Self, Error> {
         let all = Targets::of(target.clone(), &mut target.connect()?)?;
-        let (remarks, replicated) = Default::default();
-        Ok(Self { all, output: *output, remarks, replicated })
+        let replicated = Mutex::default();
+        Ok(Self { all, output: *output, remarked: Once::new(), replicated })
     }
 
     /// Connects to the node of `key`, by the first server that answers.
@@ -47,25 +47,12 @@ impl Servers {
         self.all.connect_for(key)
     }
 
-    /// Prints a remark, once.
-    pub(crate) fn remark(&self, text: String) {
-        let mut remarks = self.remarks.lock().unwrap_or_else(PoisonError::into_inner);
-        if !remarks.contains(&text) {
-            self.output.remark(&text);
-            remarks.insert(text);
-        }
-    }
-
     /// Waits until a replica of this server has what was written, if it has a replica.
     ///
     /// # Errors
     /// One that passes, if the server is no primary any more; `Error::Incomplete` if no replica has
     /// it for [`RETRY_FOR`].
-    pub(crate) fn acknowledged(
-        &self,
-        server: &mut Connection,
-        last: LastWrite,
-    ) -> Result<(), Error> {
+    pub(crate) fn acknowledged(&self, server: &mut Connection) -> Result<(), Error> {
         let mut retry = Retry::failing_within(RETRY_FOR);
         let connected = Replication::of_primary(server)?.connected > 0;
         if !self.had_replica(server.target().to_string(), connected) {
@@ -76,7 +63,7 @@ impl Servers {
             // A reply after the time of the connection would not be seen.
             let most = longest.min(server.target().timeout() / 2);
             longest = WAIT;
-            if acknowledged(server, 1, last, &mut offset, most)? {
+            if acknowledged(server, 1, &mut offset, most)? {
                 return Ok(());
             }
             retry.pause().map_err(|over| match over {
@@ -87,11 +74,13 @@ impl Servers {
                 ),
             })?;
             if retry.failing() >= Some(SILENCE) {
-                self.remark(format!(
-                    "{}: waiting up to {} s until a replica has what was written",
-                    server.target(),
-                    RETRY_FOR.as_secs()
-                ));
+                self.remarked.call_once(|| {
+                    self.output.remark(format_args!(
+                        "{}: waiting up to {} s until a replica has what was written",
+                        server.target(),
+                        RETRY_FOR.as_secs()
+                    ));
+                });
             }
         }
     }
@@ -108,9 +97,7 @@ impl Servers {
 
     /// Waits until replicas have these keys, which an earlier run may have written.
     pub(crate) fn confirm(&self, keys: &[Vec<u8>]) -> Result<(), Error> {
-        let confirm =
-            |server: &mut Connection, _, _| self.acknowledged(server, LastWrite::Elsewhere);
-        on_all(self, keys, confirm).map(|_| ())
+        on_all(self, keys, |server, _, _| self.acknowledged(server)).map(|_| ())
     }
 }
 

@@ -22,7 +22,6 @@ use crate::{
     at_once::{Servers, on_all},
     error::Error,
     interrupt, name,
-    replication::LastWrite,
     retry::{RETRY_FOR, retry},
     sharded,
     stamp::Stamp,
@@ -87,7 +86,7 @@ fn attempt<T>(
     if change.set.is_empty() && change.delete.is_empty() {
         if *sent {
             // What an earlier attempt wrote, whose reply was lost, or that of WAIT.
-            servers.acknowledged(&mut server, LastWrite::Elsewhere)?;
+            servers.acknowledged(&mut server)?;
         }
         return Ok(Some(result));
     }
@@ -117,7 +116,7 @@ fn attempt<T>(
             return Err(Error::reply("EXEC", &other));
         }
     }
-    servers.acknowledged(&mut server, LastWrite::Here)?;
+    servers.acknowledged(&mut server)?;
     Ok(Some(result))
 }
 
@@ -200,7 +199,7 @@ pub(crate) fn bury(
             }
             may_go(place.unwrap_or_default(), keys.len()).map(|()| true)
         })?;
-        servers.acknowledged(server, LastWrite::Here)
+        servers.acknowledged(server)
     })?;
     update(servers, name, |now| {
         // Another run may have ended this rebuild, and a later one may have retired other keys.

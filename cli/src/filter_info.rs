@@ -15,10 +15,15 @@ use serde::Serialize;
 use crate::{
     connection::Connection,
     error::Error,
+    name,
     refusal::Kind,
     reply::{self, number, only, text},
     window::Window,
 };
+
+/// The names of the data types of Bloom filters: RedisBloom's, which is also this project's, and
+/// valkey-bloom's.
+pub(crate) const TYPES: [&str; 2] = ["MBbloom--", "bloomfltr"];
 
 /// The module that gives a server its `BF.*` commands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -206,6 +211,22 @@ pub(crate) fn must_be_ours(server: &mut Connection, key: &[u8], what: &str) -> R
         // An error about the number of arguments, or a user who may not forget.
         Ok(_) | Err(Error::Refused { .. }) => Ok(()),
         Err(error) => Err(error),
+    }
+}
+
+/// Whether the key is a filter, complete or not; `false` if there is no key. Leads the connection to
+/// the node that has it.
+///
+/// # Errors
+/// `Error::Refused` if the key holds something else.
+pub(crate) fn is_filter(server: &mut Connection, key: &[u8]) -> Result<bool, Error> {
+    match server.call_for_key(redis::cmd("TYPE").arg(key))? {
+        Value::SimpleString(kind) if kind == "none" => Ok(false),
+        Value::SimpleString(kind) if TYPES.contains(&&*kind) => Ok(true),
+        Value::SimpleString(kind) => {
+            Err(Error::refused(name::readable(key), format!("WRONGTYPE the key holds a {kind}")))
+        }
+        other => Err(Error::reply("TYPE", &other)),
     }
 }
 

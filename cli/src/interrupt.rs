@@ -2,34 +2,32 @@
 //! program. In a subcommand with nothing to end in order the first one ends it.
 
 use std::sync::{
-    Arc, LazyLock, Mutex, PoisonError,
+    Arc, LazyLock,
     atomic::{AtomicBool, Ordering},
 };
 
 use signal_hook::{
-    SigId,
     consts::{SIGINT, SIGTERM},
-    flag, low_level,
+    flag,
 };
 
 use crate::error::{Error, Exit};
 
 /// Whether the user asked to stop.
 static REQUESTED: LazyLock<Arc<AtomicBool>> = LazyLock::new(Arc::default);
-/// The action of SIGTERM, until a subcommand takes it over.
-static AT_ONCE: Mutex<Option<SigId>> = Mutex::new(None);
+/// Whether SIGTERM ends the program: until a subcommand takes it over.
+static AT_ONCE: LazyLock<Arc<AtomicBool>> = LazyLock::new(|| Arc::new(AtomicBool::new(true)));
 
 /// From now on SIGTERM ends the program with the exit code of Ctrl-C. Ctrl-C does so by default.
 pub(crate) fn end_at_once_by_sigterm() {
-    let registered = end_by(SIGTERM, Arc::new(AtomicBool::new(true)));
-    *AT_ONCE.lock().unwrap_or_else(PoisonError::into_inner) = registered;
+    end_by(SIGTERM, &AT_ONCE);
 }
 
 /// From now on the signal ends the program if the flag is set.
-fn end_by(signal: i32, flag: Arc<AtomicBool>) -> Option<SigId> {
-    let registered = flag::register_conditional_shutdown(signal, Exit::Interrupted as i32, flag);
+fn end_by(signal: i32, flag: &Arc<AtomicBool>) {
+    let exit = Exit::Interrupted as i32;
+    let registered = flag::register_conditional_shutdown(signal, exit, Arc::clone(flag));
     debug_assert!(registered.is_ok(), "both signals can be handled");
-    registered.ok()
 }
 
 /// Takes over SIGINT and SIGTERM. System calls in flight are continued, so the subcommand asks
@@ -37,7 +35,7 @@ fn end_by(signal: i32, flag: Arc<AtomicBool>) -> Option<SigId> {
 pub(crate) fn register() {
     for signal in [SIGINT, SIGTERM] {
         // The order matters: the first signal finds the flag unset, and only sets it.
-        end_by(signal, Arc::clone(&REQUESTED));
+        end_by(signal, &REQUESTED);
     }
     register_polled();
 }
@@ -49,8 +47,7 @@ pub(crate) fn register_polled() {
         let set = flag::register(signal, Arc::clone(&REQUESTED));
         debug_assert!(set.is_ok(), "both signals can be handled");
     }
-    let at_once = AT_ONCE.lock().unwrap_or_else(PoisonError::into_inner).take();
-    at_once.map(low_level::unregister);
+    AT_ONCE.store(false, Ordering::Relaxed);
 }
 
 /// Whether the user asked to stop.

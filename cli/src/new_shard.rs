@@ -8,7 +8,6 @@ use crate::{
     filter_info::{FilterInfo, Reader},
     interrupt,
     refusal::{Kind, Refusal},
-    replication::LastWrite,
 };
 
 /// A shard of a generation that is there; `None` if none is. A filter in the place of a shard that
@@ -49,13 +48,11 @@ pub(crate) fn reserve_all(
             None => command.arg("NONSCALING"),
         };
         command.arg("SHARD").arg(place).arg(keys.len());
-        let last = match server.call_for_key(&command) {
-            Ok(_) => LastWrite::Here,
+        match server.call_for_key(&command) {
             // The reply to an earlier attempt may be lost.
-            Err(error) if (again || begun) && error.is(Kind::Exists) => LastWrite::Elsewhere,
-            Err(error) => return Err(error),
-        };
-        servers.acknowledged(server, last)
+            Err(error) if !(again || begun) || !error.is(Kind::Exists) => Err(error),
+            _ => servers.acknowledged(server),
+        }
     })
     .map(|_| ())
 }

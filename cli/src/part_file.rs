@@ -26,7 +26,9 @@ pub(crate) struct Part {
 impl Part {
     pub(crate) fn create(path: &Path) -> Result<Self, Error> {
         may_write(path)?;
-        let file = beside(path).tempfile_in(directory_of(path)).map_err(Error::file(path))?;
+        let mut builder = tempfile::Builder::new();
+        builder.prefix(path.file_name().unwrap_or_default()).suffix(".part");
+        let file = builder.tempfile_in(directory_of(path)).map_err(Error::file(path))?;
         Ok(Self { file, path: path.to_owned() })
     }
 
@@ -40,28 +42,15 @@ impl Part {
         // Somebody else may have taken the name meanwhile.
         may_write(&self.path)?;
         self.file.persist(&self.path).map_err(|error| Error::file(&self.path)(error.error))?;
-        sync_directory_of(&self.path)
+        // Its name shall be on disk, too.
+        let directory = directory_of(&self.path);
+        File::open(directory).and_then(|file| file.sync_all()).map_err(Error::file(directory))
     }
 }
 
-/// What makes a file or a directory beside `path` that is to get this name.
-pub(crate) fn beside(path: &Path) -> tempfile::Builder<'_, 'static> {
-    let mut builder = tempfile::Builder::new();
-    builder.prefix(path.file_name().unwrap_or_default()).suffix(".part");
-    builder
-}
-
+/// The directory of a file.
 pub(crate) fn directory_of(path: &Path) -> &Path {
-    match path.parent() {
-        Some(directory) if directory != Path::new("") => directory,
-        _ => Path::new("."),
-    }
-}
-
-/// Waits until the name of a file is on disk, too.
-pub(crate) fn sync_directory_of(path: &Path) -> Result<(), Error> {
-    let directory = directory_of(path);
-    File::open(directory).and_then(|file| file.sync_all()).map_err(Error::file(directory))
+    path.parent().filter(|directory| *directory != Path::new("")).unwrap_or(Path::new("."))
 }
 
 /// Checks that a dump may take this name: that of no file or of an older dump.

@@ -3,32 +3,19 @@
 
 use std::{io, time::Duration};
 
-use redis::Value;
-
 use crate::{
     connection::{Connection, Info},
     error::Error,
 };
 
-/// Which connection wrote last what replicas must have.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum LastWrite {
-    /// This one: WAIT waits for that, and for all before it.
-    Here,
-    /// Another one, perhaps that of a run that ended early. Newer servers then answer WAIT at once,
-    /// so the offsets of the replicas are compared.
-    Elsewhere,
-}
-
-/// Waits at most so long until so many replicas have what was written. `offset` is that of the
-/// server when this was asked first, and `None` before.
+/// Waits at most that long until that many replicas have what was written, by this connection or by
+/// another one. `offset` is that of the server when this was called first, and `None` before.
 ///
 /// # Errors
 /// One that passes, if the server is no primary any more.
 pub(crate) fn acknowledged(
     server: &mut Connection,
     replicas: u64,
-    last: LastWrite,
     offset: &mut Option<u64>,
     most: Duration,
 ) -> Result<bool, Error> {
@@ -37,16 +24,14 @@ pub(crate) fn acknowledged(
         *offset = offset.or(seen.offset);
         Ok::<_, Error>(offset.is_some_and(|offset| seen.having(offset) >= replicas))
     };
-    if last == LastWrite::Elsewhere && reached(server)? {
+    if reached(server)? {
         return Ok(true);
     }
-    // It also lets replicas say at once how far they are.
+    // It lets replicas say immediately how far they are. Newer servers return at once if this
+    // connection has written nothing, so the offsets of the replicas decide.
     let most = u64::try_from(most.as_millis()).unwrap_or(u64::MAX);
-    let enough = match server.call(redis::cmd("WAIT").arg(replicas).arg(most))? {
-        Value::Int(having) => u64::try_from(having).is_ok_and(|having| having >= replicas),
-        reply => return Err(Error::reply("WAIT", &reply)),
-    };
-    Ok(enough && (last == LastWrite::Here || reached(server)?))
+    server.call(redis::cmd("WAIT").arg(replicas).arg(most))?;
+    reached(server)
 }
 
 /// The replicas of a server, and how much of its replication stream they have.

@@ -1,9 +1,6 @@
 //! A file of dump into one key: BF.LOADCHUNK, chunk by chunk.
 //!
-//! A file is read and checked to its end first, and then read again, chunk by chunk: a damaged file
-//! never reaches a server. A pipe is checked while it is loaded.
-
-use std::path::Path;
+//! A file is checked while it is loaded: the caller removes the key of a damaged one.
 
 use bloom::codec::native::dump::read_header;
 use redis::Value;
@@ -12,7 +9,7 @@ use crate::{
     connection::Connection,
     dump_file::{Chunk, Reader},
     error::Error,
-    interrupt, name,
+    interrupt,
     refusal::{Kind, Refusal},
     reply::{only, text},
 };
@@ -20,66 +17,21 @@ use crate::{
 /// Chunks under way: the server loads one while the next is on its way.
 const UNDER_WAY: u64 = 2;
 
-/// A dump that was read to its end, and is right.
-#[derive(Debug)]
-pub(crate) struct Checked {
-    pub(crate) product: String,
-    pub(crate) chunks: u64,
-    pub(crate) bytes: u64,
-    /// The checksum of the file's checksums.
-    pub(crate) checksums: u64,
-    /// The filter's header: the first chunk.
-    pub(crate) header: Vec<u8>,
-}
-
-impl Checked {
-    /// Reads a whole file. `watch` is told how many bytes were read.
-    pub(crate) fn of(path: &Path, watch: &mut dyn FnMut(u64)) -> Result<Self, Error> {
-        let mut reader = Reader::open(path)?;
-        let header = first(&mut reader)?;
-        while reader.next()?.is_some() {
-            watch(reader.position());
-            interrupt::check("Nothing was restored.")?;
-        }
-        Ok(Self::ended(&reader, &header))
-    }
-
-    /// What a reader has read that is at its end.
-    fn ended(reader: &Reader, header: &Chunk) -> Self {
-        Self {
-            product: reader.product().to_owned(),
-            chunks: reader.chunks(),
-            bytes: reader.bytes(),
-            checksums: reader.checksums(),
-            header: header.data.clone(),
-        }
-    }
-}
-
-/// Whether a key holds the filter with this header, with more or fewer items. `true` for a filter
+/// Whether a key holds the filter with this header, with more or fewer items; `None` for a filter
 /// of another module, which does not tell.
-pub(crate) fn holds(server: &mut Connection, key: &[u8], header: &[u8]) -> Result<bool, Error> {
-    let Ok(plan) = read_header(header) else { return Ok(true) };
+pub(crate) fn holds(
+    server: &mut Connection,
+    key: &[u8],
+    header: &[u8],
+) -> Result<Option<bool>, Error> {
+    let Ok(plan) = read_header(header) else { return Ok(None) };
     let found = match server.call_for_key(redis::cmd("BF.INFO").arg(key).arg("IDENTITY")) {
-        Err(error) if error.is(Kind::NoField) => return Ok(true),
-        Err(error) if error.refusal().is_some_and(Refusal::is_no_filter) => return Ok(false),
+        Err(error) if error.is(Kind::NoField) => return Ok(None),
+        Err(error) if error.refusal().is_some_and(Refusal::is_no_filter) => return Ok(Some(false)),
         found => found?,
     };
     let identity = format!("{:016x}", plan.identity());
-    Ok(text(only(&found)).is_none_or(|found| found == identity))
-}
-
-/// The first chunk: the filter's header.
-pub(crate) fn first(reader: &mut Reader) -> Result<Chunk, Error> {
-    reader.next()?.ok_or_else(|| reader.damaged("it has no chunk"))
-}
-
-/// The error of a file that is not the one that was checked.
-pub(crate) fn changed(file: &Path) -> Error {
-    Error::usage(
-        format!("{}: changed while it was read", name::readable_path(file)),
-        "Restore it again when nobody writes to it.",
-    )
+    Ok(text(only(&found)).map(|found| found == identity))
 }
 
 /// Sends the header, which makes the key. A server that refuses it has nothing of the filter.
@@ -93,9 +45,9 @@ pub(crate) fn begin(server: &mut Connection, key: &[u8], header: &Chunk) -> Resu
 pub(crate) fn load(
     server: &mut Connection,
     key: &[u8],
-    (reader, header): (&mut Reader, &Chunk),
+    reader: &mut Reader,
     watch: &mut dyn FnMut(u64),
-) -> Result<Checked, Error> {
+) -> Result<(), Error> {
     let mut under_way = 0;
     let ended = loop {
         let chunk = match reader.next() {
@@ -117,8 +69,7 @@ pub(crate) fn load(
     (0..under_way).try_for_each(|_| receive(server))?;
     ended?;
     // Complete filters answer it, others do not.
-    server.call_for_key(redis::cmd("BF.INFO").arg(key))?;
-    Ok(Checked::ended(reader, header))
+    server.call_for_key(redis::cmd("BF.INFO").arg(key)).map(|_| ())
 }
 
 fn send(server: &mut Connection, key: &[u8], chunk: &Chunk) -> Result<(), Error> {

@@ -34,15 +34,11 @@ use redis::Value;
 use crate::{
     connection::{Connection, Target},
     error::Error,
-    filter_info::{FilterInfo, Reader},
+    filter_info::{FilterInfo, Reader, TYPES},
     output::Output,
     refusal::Kind,
     sharded::shard_name,
 };
-
-/// The names of the data types of Bloom filters: RedisBloom's, which is also this project's, and
-/// valkey-bloom's.
-pub(crate) const TYPES: [&str; 2] = ["MBbloom--", "bloomfltr"];
 
 /// Keys that a step of SCAN looks at: a fraction of a millisecond of the server's time.
 const KEYS_A_STEP: u32 = 1000;
@@ -63,13 +59,12 @@ const TOLD_EVERY: Duration = Duration::from_millis(100);
 /// What is known of a node.
 #[derive(Clone, Default)]
 pub(crate) struct Seen {
-    /// The filters, by name.
-    pub(crate) filters: BTreeMap<Vec<u8>, FilterInfo>,
-    /// Filters that this user may not read, or that are being loaded: the server's reasons.
-    pub(crate) unread: BTreeMap<Vec<u8>, String>,
+    /// The filters, by name. Of those that this user may not read, or that are being loaded, the
+    /// server's reason.
+    pub(crate) filters: BTreeMap<Vec<u8>, Result<FilterInfo, String>>,
     /// Whether the first pass has looked at all keys.
     pub(crate) complete: bool,
-    /// The primaries of the cluster; none if the node does not tell.
+    /// The primaries of the cluster; none if the user may not ask.
     pub(crate) primaries: Vec<Target>,
 }
 
@@ -79,7 +74,7 @@ pub(crate) struct Node {
     /// The name of the server.
     pub(crate) name: String,
     pub(crate) seen: Seen,
-    /// Why it cannot be asked: what else is known of it may be old.
+    /// Why it does not answer. What else is known of it may be old.
     pub(crate) failed: Option<Error>,
     /// Its watcher ends when this is gone.
     watched: Arc<()>,
@@ -108,7 +103,7 @@ impl Search {
     }
 }
 
-/// News of the node with this name. An error ends its watcher.
+/// What the watcher of the node with this name has found. An error ends it.
 type News = (String, Result<Seen, Error>);
 
 /// The filters of all nodes, as far as they are known.
@@ -138,7 +133,7 @@ impl State {
         Ok(state)
     }
 
-    /// Nodes that nobody watches.
+    /// Nodes without watchers.
     pub(crate) fn of(nodes: Vec<Node>) -> Self {
         let (sender, news) = mpsc::channel();
         Self { nodes, search: Search::default(), sender, news }
@@ -158,14 +153,14 @@ impl State {
         let (sender, search) = (self.sender.clone(), self.search.clone());
         thread::spawn(move || {
             let tell = |seen: &Seen| {
-                let heard = || sender.send((name.clone(), Ok(seen.clone()))).is_ok();
-                watched.strong_count() > 0 && heard()
+                let sent = || sender.send((name.clone(), Ok(seen.clone()))).is_ok();
+                watched.strong_count() > 0 && sent()
             };
             let ended = target.connect().and_then(|server| {
                 Watcher { server, reader: Reader::default(), search, tell: &tell }.run()
             });
             if let Err(error) = ended {
-                // Nobody listens any more, if that fails.
+                // If that fails, the state is gone.
                 let _ = sender.send((name.clone(), Err(error)));
             }
         });
@@ -223,57 +218,48 @@ struct Watcher<'t> {
     server: Connection,
     reader: Reader,
     search: Search,
-    /// Tells what is known. Returns whether somebody listens.
+    /// Sends what is known to the state. Returns whether it still wants that.
     tell: &'t dyn Fn(&Seen) -> bool,
 }
 
 impl Watcher<'_> {
-    /// Looks at some keys after the others, reads filters that are new at once, and after each
-    /// period all that are known.
+    /// Looks at some keys after the others and reads new filters immediately; after each period it
+    /// reads all known filters again.
     fn run(&mut self) -> Result<(), Error> {
-        let mut seen = Seen::default();
-        let (mut kind, mut cursor) = (0, b"0".to_vec());
-        let (mut read, mut told) = (Instant::now(), Instant::now());
+        let (mut seen, mut told) = (Seen::default(), Instant::now());
         loop {
-            let pause = if seen.complete { LATER_PAUSE } else { PAUSE };
-            let names;
-            (cursor, names) = self.paced(pause, |watcher| watcher.scan(&cursor, TYPES[kind]))?;
-            let known =
-                |name: &Vec<u8>| seen.filters.contains_key(name) || seen.unread.contains_key(name);
-            let new: Vec<_> = names.into_iter().filter(|name| !known(name)).collect();
-            self.read(&new, &mut seen)?;
-            if cursor == b"0" {
-                kind = (kind + 1) % TYPES.len();
-            }
-            let ended = cursor == b"0" && kind == 0;
-            seen.complete |= ended;
-            let mut heard = true;
-            if ended || !seen.complete && told.elapsed() >= TOLD_EVERY {
-                heard = (self.tell)(&seen);
-                told = Instant::now();
-            }
-            match self.search.every {
-                None if ended => return Ok(()),
-                Some(every) => {
-                    if ended {
-                        thread::sleep(every.saturating_sub(read.elapsed()));
+            for kind in TYPES {
+                let mut cursor = b"0".to_vec();
+                loop {
+                    let pause = if seen.complete { LATER_PAUSE } else { PAUSE };
+                    let names;
+                    (cursor, names) = self.paced(pause, |watcher| watcher.scan(&cursor, kind))?;
+                    let new = names.into_iter().filter(|name| !seen.filters.contains_key(name));
+                    let new: Vec<_> = new.collect();
+                    self.read(&new, &mut seen)?;
+                    let every = self.search.every.filter(|_| seen.complete);
+                    if told.elapsed() >= every.unwrap_or(TOLD_EVERY) {
+                        told = Instant::now();
+                        if every.is_some() {
+                            let names: Vec<_> = mem::take(&mut seen.filters).into_keys().collect();
+                            self.read(&names, &mut seen)?;
+                            seen.primaries = self.server.primaries().unwrap_or_default();
+                        }
+                        if !(self.tell)(&seen) {
+                            return Ok(());
+                        }
                     }
-                    if seen.complete && read.elapsed() >= every {
-                        read = Instant::now();
-                        let names: Vec<_> = mem::take(&mut seen.filters)
-                            .into_keys()
-                            .chain(mem::take(&mut seen.unread).into_keys())
-                            .collect();
-                        self.read(&names, &mut seen)?;
-                        seen.primaries = self.server.primaries().unwrap_or_default();
-                        heard = (self.tell)(&seen);
+                    if cursor == b"0" {
+                        break;
                     }
                 }
-                None => {}
             }
-            if !heard {
-                return Ok(());
+            if !seen.complete {
+                seen.complete = true;
+                (self.tell)(&seen);
             }
+            let Some(every) = self.search.every else { return Ok(()) };
+            thread::sleep(every.saturating_sub(told.elapsed()));
         }
     }
 
@@ -309,12 +295,11 @@ impl Watcher<'_> {
                 self.paced(PAUSE, |watcher| watcher.reader.read(&mut watcher.server, group))?;
             for (name, info) in group.iter().cloned().zip(infos) {
                 match info {
-                    Ok(info) => drop(seen.filters.insert(name, info)),
                     Err(Error::Refused { refusal, .. }) if vanished(refusal.kind) => {}
                     Err(Error::Refused { refusal, .. }) => {
-                        seen.unread.insert(name, refusal.text);
+                        seen.filters.insert(name, Err(refusal.text));
                     }
-                    Err(error) => return Err(error),
+                    info => drop(seen.filters.insert(name, Ok(info?))),
                 }
             }
         }

@@ -4,7 +4,6 @@
 //! [`Screen`] is dropped: at the end, after an error, and in a panic.
 
 use std::{
-    collections::VecDeque,
     io::{self, IsTerminal as _, Write as _},
     time::Duration,
 };
@@ -26,25 +25,12 @@ const ESC: u8 = 0x1b;
 /// The size of a terminal that does not report its own, as rows and columns.
 const USUAL_SIZE: (usize, usize) = (24, 80);
 
-/// A key.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Key {
-    Char(char),
-    Up,
-    Down,
-    PageUp,
-    PageDown,
-    CtrlC,
-    /// The terminal is gone.
-    End,
-}
-
 /// The terminal, taken over.
 pub(crate) struct Screen {
     /// How the terminal was set before.
     before: Termios,
     /// What was typed and not yet taken.
-    typed: VecDeque<u8>,
+    typed: Vec<u8>,
 }
 
 impl Screen {
@@ -60,7 +46,7 @@ impl Screen {
         // Ctrl-C arrives as a key, so it cannot end the program before the terminal is restored.
         raw.local_modes -= LocalModes::ICANON | LocalModes::ECHO | LocalModes::ISIG;
         tcsetattr(io::stdin(), OptionalActions::Now, &raw)?;
-        let screen = Self { before, typed: VecDeque::new() };
+        let screen = Self { before, typed: Vec::new() };
         write(OPEN)?;
         Ok(screen)
     }
@@ -84,8 +70,9 @@ impl Screen {
         write(&text)
     }
 
-    /// The next key, if one is pressed before the time is over.
-    pub(crate) fn key(&mut self, timeout: Duration) -> io::Result<Option<Key>> {
+    /// The next key, as the terminal encodes it, if one is pressed before the time is over; empty if
+    /// the terminal is gone.
+    pub(crate) fn key(&mut self, timeout: Duration) -> io::Result<Option<Vec<u8>>> {
         if let Some(key) = self.take_key() {
             return Ok(Some(key));
         }
@@ -100,40 +87,24 @@ impl Screen {
         // Not through the buffer of `Stdin`, where `poll` would not see a second key.
         let mut bytes = [0; 16];
         match rustix::io::read(&stdin, &mut bytes) {
-            Ok(0) | Err(_) => return Ok(Some(Key::End)),
+            Ok(0) | Err(_) => return Ok(Some(Vec::new())),
             Ok(length) => self.typed.extend(&bytes[..length]),
         }
         Ok(self.take_key())
     }
 
-    /// Takes the first key of what was typed. Of a key whose code begins with ESC, such as F2
-    /// (`ESC O Q`), all of the code is taken, also if it means nothing here.
-    fn take_key(&mut self) -> Option<Key> {
-        match self.typed.pop_front()? {
-            3 => return Some(Key::CtrlC),
-            ESC => {}
-            byte => return Some(Key::Char(byte.into())),
-        }
-        let mut code = Vec::new();
-        match self.typed.pop_front() {
-            Some(b'O') => code.extend(self.typed.pop_front()),
-            Some(b'[') => {
-                while let Some(byte) = self.typed.pop_front() {
-                    code.push(byte);
-                    if (0x40..0x7f).contains(&byte) {
-                        break;
-                    }
-                }
+    /// Takes the first key of what was typed: a byte, `ESC O` and a byte, or `ESC [` up to a letter
+    /// or a tilde.
+    fn take_key(&mut self) -> Option<Vec<u8>> {
+        let length = match &self.typed[..] {
+            [] => return None,
+            [ESC, b'O', ..] => 3,
+            [ESC, b'[', code @ ..] => {
+                code.iter().position(|byte| (0x40..0x7f).contains(byte)).unwrap_or(code.len()) + 3
             }
-            _ => {}
-        }
-        Some(match &code[..] {
-            b"A" => Key::Up,
-            b"B" => Key::Down,
-            b"5~" => Key::PageUp,
-            b"6~" => Key::PageDown,
-            _ => Key::Char(ESC.into()),
-        })
+            _ => 1,
+        };
+        Some(self.typed.drain(..length.min(self.typed.len())).collect())
     }
 }
 

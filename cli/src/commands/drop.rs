@@ -12,7 +12,6 @@ use std::{
 };
 
 use crate::sharding::{Malformed, State};
-use redis::Value;
 
 use crate::{
     amount,
@@ -20,10 +19,10 @@ use crate::{
     connection::{Connection, Options},
     descriptor::{Change, DROPPING, Fields, update, whole},
     error::{Error, Exit},
+    filter_info::is_filter,
     name,
     output::Output,
     refusal::Kind,
-    scan::TYPES,
     sharded,
     watched::watched,
 };
@@ -41,8 +40,8 @@ impl Arguments {
         let mut server = target.connect()?;
         let key = name::bytes(&self.name);
         let name = name::readable(key);
-        let filter = unlink_filter(&mut server, key);
-        if filter.as_ref().is_err_and(|error| error.is(Kind::WrongType)) {
+        let removed = unlink_filter(&mut server, key);
+        if removed.as_ref().is_err_and(|error| error.is(Kind::WrongType)) {
             let fields = sharded::fields(&mut server, key)?.unwrap_or_default();
             let fields: Fields = fields.into_iter().collect();
             if is_descriptor(&fields) {
@@ -50,33 +49,28 @@ impl Arguments {
                 return self.drop_shards(&servers, output);
             }
         }
-        filter.map_err(|error| match error {
-            error if error.is(Kind::NotFound) => Error::refused_partly(
-                format!("drop {name}: ERR not found"),
-                "There is no filter of this name; `top --once` shows all.",
-            ),
+        let removed = removed.map_err(|error| match error {
             Error::Refused { refusal, .. } => Error::refused(format!("drop {name}"), refusal),
             error => error,
         })?;
+        if !removed {
+            return Err(Error::refused_partly(
+                format!("drop {name}: ERR not found"),
+                "There is no filter of this name; `top --once` shows all.",
+            ));
+        }
         output.remark(format_args!("{name} removed"));
         Ok(Exit::Done)
     }
 }
 
-/// Removes the key if it is a filter. Another client may put something else there meanwhile.
-fn unlink_filter(server: &mut Connection, key: &[u8]) -> Result<(), Error> {
+/// Removes the key if it is a filter; `false` if there is no key. Another client may put something
+/// else there meanwhile.
+fn unlink_filter(server: &mut Connection, key: &[u8]) -> Result<bool, Error> {
     // UNLINK: the memory of a large filter is freed outside of the server's main thread.
     let unlink = [redis::cmd("UNLINK").arg(key).take()];
-    watched(server, &[key], &unlink, |server| is_filter(server, key).map(|()| true)).map(|_| ())
-}
-
-/// What was at the key of a shard.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Found {
-    Shard,
-    Nothing,
-    /// Something else, which stays: as a tombstone, which expires.
-    Other,
+    let unlinked = watched(server, &[key], &unlink, |server| is_filter(server, key))?;
+    Ok(unlinked.is_some())
 }
 
 impl Arguments {
@@ -96,30 +90,32 @@ impl Arguments {
         })?;
         let removed = AtomicUsize::new(0);
         let work = |server: &mut Connection, place: usize, _| {
-            let found = drop_key(server, &keys[place])?;
-            removed.fetch_add(usize::from(found == Found::Shard), Ordering::Relaxed);
-            Ok(found)
-        };
-        let found = on_all(servers, &keys, work).map_err(|error| {
-            match removed.load(Ordering::Relaxed) {
-                0 => error,
-                removed => Error::incomplete(
-                    format!("drop {name}: {removed} of {} shards removed: {error}", keys.len()),
-                    "Run it again: it continues from there.",
-                ),
+            match unlink_filter(server, &keys[place]) {
+                // Such as a tombstone, which expires.
+                Err(error) if error.is(Kind::WrongType) => {
+                    let shown = name::readable(&keys[place]);
+                    output.remark(format_args!("{shown} is not a filter, and is not removed"));
+                }
+                found => drop(removed.fetch_add(usize::from(found?), Ordering::Relaxed)),
             }
+            Ok(())
+        };
+        let done = on_all(servers, &keys, work);
+        let removed = removed.into_inner();
+        done.map_err(|error| match removed {
+            0 => error,
+            _ => Error::incomplete(
+                format!("drop {name}: {removed} of {} shards removed: {error}", keys.len()),
+                "Run it again: it continues from there.",
+            ),
         })?;
-        let shards = found.iter().filter(|&&found| found == Found::Shard).count() as u64;
-        for (key, _) in keys.iter().zip(&found).filter(|(_, found)| **found == Found::Other) {
-            output.remark(format_args!("{} is no filter: it stays", name::readable(key)));
-        }
         update(servers, key, |fields| {
             // Another run of drop has removed it, and the name may have another filter by now.
             let ours = fields.contains_key(DROPPING);
             let delete = if ours { fields.keys().cloned().collect() } else { Vec::new() };
             Ok((Change { set: Vec::new(), delete }, ()))
         })?;
-        output.remark(format_args!("{name} removed: {}", amount::counted(shards, "shard")));
+        output.remark(format_args!("{name} removed: {}", amount::counted(removed as u64, "shard")));
         Ok(Exit::Done)
     }
 
@@ -139,16 +135,6 @@ impl Arguments {
     }
 }
 
-/// Removes a key of a sharded filter, if it is a filter.
-fn drop_key(server: &mut Connection, key: &[u8]) -> Result<Found, Error> {
-    match unlink_filter(server, key) {
-        Ok(()) => Ok(Found::Shard),
-        Err(error) if error.is(Kind::NotFound) => Ok(Found::Nothing),
-        Err(error) if error.is(Kind::WrongType) => Ok(Found::Other),
-        Err(error) => Err(error),
-    }
-}
-
 /// Whether a hash is a descriptor, whole or not: other hashes may have a field `rule` or `state`,
 /// too. One that was only begun has no field but the state, or what the tool notes beside it.
 fn is_descriptor(fields: &Fields) -> bool {
@@ -158,16 +144,4 @@ fn is_descriptor(fields: &Fields) -> bool {
     let notes = [&b"spare.shards"[..], DROPPING];
     (has(b"rule") && has(b"state") && has(b"shards"))
         || (begun && (fields.len() == 1 || notes.into_iter().any(has)))
-}
-
-/// Checks that the key is a filter, complete or not. Leads the connection to the node that has it.
-fn is_filter(server: &mut Connection, key: &[u8]) -> Result<(), Error> {
-    let refused = |text: String| Err(Error::refused(String::new(), text));
-    match server.call_for_key(redis::cmd("TYPE").arg(key)) {
-        Ok(Value::SimpleString(kind)) if TYPES.contains(&kind.as_str()) => Ok(()),
-        Ok(Value::SimpleString(kind)) if kind == "none" => refused("ERR not found".to_owned()),
-        Ok(Value::SimpleString(kind)) => refused(format!("WRONGTYPE the key holds a {kind}")),
-        Ok(other) => Err(Error::reply("TYPE", &other)),
-        Err(error) => Err(error),
-    }
 }

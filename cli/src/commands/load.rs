@@ -16,7 +16,7 @@ use serde::Serialize;
 
 use crate::{
     amount,
-    connection::{Connection, Options, Target, Targets},
+    connection::{Options, Target, Targets},
     error::{Error, Exit},
     interrupt, items,
     loading::{
@@ -27,6 +27,7 @@ use crate::{
     },
     name,
     output::Output,
+    retry::retry,
     sharded::{self, Filter},
 };
 
@@ -123,8 +124,12 @@ impl Arguments {
     ) -> Result<(Fleet, Arc<Ledger>), Error> {
         let mut server = target.connect_for(self.key())?;
         // A server that loads its data is waited for.
-        let find = |server: &mut Connection, _| sharded::find(server, self.key());
-        let filter = server.follow(self.key(), self.confirmed.retry_for, find)?;
+        let filter = retry(self.confirmed.retry_for, |again| {
+            if again {
+                server = target.connect_for(self.key())?;
+            }
+            sharded::find(&mut server, self.key())
+        })?;
         let targets = Targets::of(target.clone(), &mut server)?;
         let loaded = resumed(inputs).next().is_some();
         let route = Route { loaded, ..Route::new(self.key(), targets, output) };

@@ -1,14 +1,11 @@
 //! `redis-bloom restore FILE NAME`: a filter from the file of `dump`, by BF.LOADCHUNK.
 //!
 //! ```text
-//!   FILE ── read and checked to its end ──▶ then read again, chunk by chunk
-//!                                              │ BF.LOADCHUNK
-//!                                              ▼
-//!                     NAME:restoring:K, a key in the slot of NAME ── RENAME ──▶ NAME
+//!   FILE ── BF.LOADCHUNK ──▶ NAME:restoring:K, a key in the slot of NAME ── RENAME ──▶ NAME
 //! ```
 //!
-//! A damaged file never reaches the server, and readers of NAME never see a part of the filter.
-//! From a pipe (`-`) the chunks are loaded as they come; a pipe that was cut leaves nothing.
+//! The key gets its name when the file was read to its end and is right, so readers of NAME never
+//! see a part of a filter. What a damaged file, or a pipe that was cut, has left is removed.
 
 use std::{
     ffi::OsString,
@@ -23,15 +20,15 @@ use crate::{
     amount,
     at_once::Servers,
     connection::{Connection, Options},
-    dump_file::{Chunk, PIPE, Reader},
+    dump_file::{PIPE, Reader},
     error::{Error, Exit},
+    filter_info::is_filter,
     interrupt,
     name::{self, Named},
     output::Output,
     progress::{Progress, Unit},
-    restore_key::{Checked, begin, changed, first, holds, load},
+    restore_key::{begin, holds, load},
     retry::{RETRY_FOR, retry},
-    scan::TYPES,
     watched::watched,
 };
 
@@ -58,32 +55,20 @@ struct Report<'a> {
     bytes: u64,
 }
 
-/// Where the chunks come from.
-enum Input {
-    /// A file that was read to its end.
-    File(Checked),
-    /// A pipe, of which the header was read. It is read once, so it is checked while it is loaded.
-    Pipe(Box<Reader>, Chunk),
-}
-
 impl Arguments {
     pub(crate) fn run(&self, connection: &Options, output: &Output) -> Result<Exit, Error> {
         interrupt::register();
-        let input = self.input(output)?;
+        let reader = self.open()?;
         let name = name::bytes(&self.name);
-        let shown = name::readable(name);
         let servers = Servers::of(connection.target()?, output)?;
-        if filter_exists(&mut servers.connect(name)?, name)? && !self.replace {
+        if is_filter(&mut servers.connect(name)?, name)? && !self.replace {
             return Err(self.taken());
         }
-        let (file, size) = (name::readable_path(&self.file), amount::readable_bytes);
         let key = name::beside(name, "restoring");
         let mut filling = Filling { servers: &servers, key: &key, begun: false, output };
-        let placed = filling.load(&self.file, input).and_then(|checked| {
-            // Both keys must be in one node.
-            let mut server = servers.connect(name)?;
-            let place = |server: &mut Connection, _| self.place(server, &key, &checked.header);
-            Ok((server.follow(name, RETRY_FOR, place)?, checked))
+        let placed = filling.load(&self.file, reader).and_then(|(reader, header)| {
+            let placed = self.place(&servers, &key, &header)?;
+            Ok((placed, reader))
         });
         let is_placed = placed.as_ref().is_ok_and(|(placed, _)| *placed);
         if !is_placed && filling.begun {
@@ -91,69 +76,80 @@ impl Arguments {
             let unlink = |mut server: Connection| server.call(redis::cmd("UNLINK").arg(&key));
             let _ = servers.connect(&key).and_then(unlink);
         }
-        let (placed, checked) = placed?;
+        let (placed, reader) = placed?;
         if !placed {
             return Err(self.taken());
         }
-        self.say(&checked, format!("{shown}: {} from {file}", size(checked.bytes)), output)
+        self.say(&reader, output)
     }
 
-    fn input(&self, output: &Output) -> Result<Input, Error> {
+    fn open(&self) -> Result<Reader, Error> {
         if self.file != Path::new(PIPE) {
-            let length = self.file.metadata().ok().map(|metadata| metadata.len());
-            let mut progress = Progress::new(output, "checking", length);
-            let watch = &mut |at| progress.at(at, at, Unit::Bytes);
-            return Checked::of(&self.file, watch).map(Input::File);
+            return Reader::open(&self.file);
         }
         if io::stdin().is_terminal() {
             let hint = "Name a file, or `redis-bloom dump NAME -o - |` before it.";
             return Err(Error::usage("standard input is a terminal", hint));
         }
-        let mut reader = Reader::of_stdin()?;
-        let header = first(&mut reader)?;
-        Ok(Input::Pipe(Box::new(reader), header))
+        Reader::of_stdin()
     }
 
     fn taken(&self) -> Error {
         let shown = name::readable(name::bytes(&self.name));
         Error::refused_partly(
             format!("restore {shown}: BUSYKEY the filter exists"),
-            "Put the file in its place by --replace, or use another name.",
+            "Replace it by --replace, or use another name.",
         )
     }
 
-    fn say(&self, checked: &Checked, text: String, output: &Output) -> Result<Exit, Error> {
+    fn say(&self, reader: &Reader, output: &Output) -> Result<Exit, Error> {
+        let name = name::bytes(&self.name);
         let report = Report {
-            name: Named::of(name::bytes(&self.name)),
+            name: Named::of(name),
             file: &self.file.display().to_string(),
-            product: &checked.product,
-            chunks: checked.chunks,
-            bytes: checked.bytes,
+            product: reader.product(),
+            chunks: reader.chunks(),
+            bytes: reader.bytes(),
         };
-        output.data(&report, text)?;
+        let size = amount::readable_bytes(report.bytes);
+        let (shown, file) = (name::readable(name), name::readable_path(&self.file));
+        output.data(&report, format_args!("{shown}: {size} from {file}"))?;
         Ok(Exit::Done)
     }
 
     /// Gives the filter that was loaded into `key` its name. Returns `false` if that is taken.
     /// Another client may have made a key of another type there, or changed the loaded one.
-    fn place(&self, server: &mut Connection, key: &[u8], header: &[u8]) -> Result<bool, Error> {
+    fn place(&self, servers: &Servers, key: &[u8], header: &[u8]) -> Result<bool, Error> {
         let name = name::bytes(&self.name);
         let rename = if self.replace { "RENAME" } else { "RENAMENX" };
         let command = [redis::cmd(rename).arg(key).arg(name).take()];
         let watch = if self.replace { &[key, name][..] } else { &[key] };
-        let renamed = watched(server, watch, &command, |server| {
-            if self.replace {
-                filter_exists(server, name)?;
+        retry(RETRY_FOR, |again| {
+            // Both keys are in one node.
+            let mut server = servers.connect(name)?;
+            // The reply to an earlier attempt may be lost.
+            let done = |server: &mut Connection| {
+                Ok::<_, Error>(
+                    !is_filter(server, key)? && holds(server, name, header)? == Some(true),
+                )
+            };
+            if again && done(&mut server)? {
+                return Ok(true);
             }
-            match holds(server, key, header)? {
-                true => Ok(true),
-                false => Err(Error::incomplete(
-                    format!("{} holds another filter than was loaded", name::readable(key)),
-                    "Restore it again when nobody else writes that key.",
-                )),
-            }
-        })?;
-        Ok(renamed != Some(Value::Int(0)))
+            let renamed = watched(&mut server, watch, &command, |server| {
+                if self.replace {
+                    is_filter(server, name)?;
+                }
+                match holds(server, key, header)? {
+                    None | Some(true) => Ok(true),
+                    Some(false) => Err(Error::incomplete(
+                        format!("{} holds another filter than was loaded", name::readable(key)),
+                        "Restore it again when nobody else writes that key.",
+                    )),
+                }
+            })?;
+            Ok(renamed != Some(Value::Int(0)))
+        })
     }
 }
 
@@ -167,60 +163,41 @@ struct Filling<'a> {
 }
 
 impl Filling<'_> {
-    /// Loads a file or a pipe. If the node fails, a file is loaded from its start again.
-    fn load(&mut self, path: &Path, input: Input) -> Result<Checked, Error> {
-        let checked = match input {
-            Input::Pipe(mut reader, header) => return self.load_once(&mut reader, &header),
-            Input::File(checked) => checked,
-        };
-        let loaded = retry(RETRY_FOR, |_| {
-            let mut reader = Reader::open(path)?;
-            let header = first(&mut reader)?;
-            self.load_once(&mut reader, &header)
-        })?;
-        // What was loaded is what was checked.
-        match loaded.checksums == checked.checksums {
-            true => Ok(loaded),
-            false => Err(changed(path)),
+    /// Loads a dump to its end. If the node fails, a file is loaded from its start again. Returns
+    /// also the header of the filter.
+    fn load(&mut self, path: &Path, reader: Reader) -> Result<(Reader, Vec<u8>), Error> {
+        if path == Path::new(PIPE) {
+            return self.load_once(reader);
         }
+        let mut opened = Some(reader);
+        retry(RETRY_FOR, |_| {
+            let reader = opened.take().map_or_else(|| Reader::open(path), Ok)?;
+            self.load_once(reader)
+        })
     }
 
-    fn load_once(&mut self, reader: &mut Reader, header: &Chunk) -> Result<Checked, Error> {
+    fn load_once(&mut self, mut reader: Reader) -> Result<(Reader, Vec<u8>), Error> {
+        let header = reader.next()?.ok_or_else(|| reader.damaged("it has no chunk"))?;
         let mut server = self.servers.connect(self.key)?;
         if self.begun {
             server.call_for_key(redis::cmd("UNLINK").arg(self.key))?;
-        } else if filter_exists(&mut server, self.key)? {
+        } else if is_filter(&mut server, self.key)? {
             return Err(Error::refused_partly(
                 format!(
                     "restore: BUSYKEY {}: another restore is running, or was interrupted",
                     name::readable(self.key)
                 ),
-                format!("Wait for it, or give it up by `drop {}`.", name::typed(self.key)),
+                format!("Wait for it, or remove the key by `drop {}`.", name::typed(self.key)),
             ));
         }
-        let begins = begin(&mut server, self.key, header);
+        let begins = begin(&mut server, self.key, &header);
         // A server that refuses the header has nothing.
         self.begun |= !matches!(begins, Err(Error::Refused { .. }));
         begins?;
         let label = name::readable(self.key);
         let mut progress = Progress::new(self.output, &label, reader.length());
         let watch = &mut |at| progress.at(at, at, Unit::Bytes);
-        load(&mut server, self.key, (reader, header), watch)
-    }
-}
-
-/// Whether there is a filter of this name.
-///
-/// # Errors
-/// `Error::Refused` if the key holds something else.
-fn filter_exists(server: &mut Connection, name: &[u8]) -> Result<bool, Error> {
-    match server.call(redis::cmd("TYPE").arg(name))? {
-        Value::SimpleString(kind) if kind == "none" => Ok(false),
-        Value::SimpleString(kind) if TYPES.contains(&kind.as_str()) => Ok(true),
-        Value::SimpleString(kind) => Err(Error::refused(
-            format!("restore {}", name::readable(name)),
-            format!("WRONGTYPE the key holds a {kind}"),
-        )),
-        other => Err(Error::reply("TYPE", &other)),
+        load(&mut server, self.key, &mut reader, watch)?;
+        Ok((reader, header.data))
     }
 }

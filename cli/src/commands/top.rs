@@ -17,12 +17,16 @@ use crate::{
     name,
     output::{Column, Output, Style, Table},
     scan::{Search, State},
-    screen::{Key, Screen},
+    screen::Screen,
 };
-use fold::{Folded, Line};
+use fold::{Line, Shards};
 
 /// Time between two looks at the keyboard.
 const TICK: Duration = Duration::from_millis(50);
+/// The codes of keys without a letter. The arrows have two each.
+const CTRL_C: &[u8] = b"\x03";
+const PAGE_UP: &[u8] = b"\x1b[5~";
+const PAGE_DOWN: &[u8] = b"\x1b[6~";
 /// Columns that the names leave to the numbers on a screen.
 const NUMBERS_WIDTH: usize = 66;
 /// Further columns of the numbers of shards.
@@ -55,15 +59,6 @@ enum Sort {
 }
 
 impl Sort {
-    fn word(self) -> &'static str {
-        match self {
-            Self::Memory => "memory",
-            Self::Fill => "fill",
-            Self::Rate => "rate",
-            Self::Items => "items",
-        }
-    }
-
     /// The larger first; what a server does not tell is last.
     fn compare(self, one: &FilterInfo, other: &FilterInfo) -> Ordering {
         let known = |value: Option<f64>| value.unwrap_or(-1.0);
@@ -128,18 +123,19 @@ impl Arguments {
                 screen.draw(&lines).map_err(Error::file("the terminal"))?;
             }
             let page = view.room().max(1);
-            match screen.key(TICK).map_err(Error::file("the terminal"))? {
-                Some(Key::Char('q' | 'Q')) | Some(Key::End) => return Ok(Exit::Done),
-                Some(Key::CtrlC) => return Ok(Exit::Interrupted),
-                Some(Key::Char('m')) => view.by(Sort::Memory),
-                Some(Key::Char('f')) => view.by(Sort::Fill),
-                Some(Key::Char('r')) => view.by(Sort::Rate),
-                Some(Key::Char('i')) => view.by(Sort::Items),
-                Some(Key::Up | Key::Char('k')) => view.first = view.first.saturating_sub(1),
-                Some(Key::Down | Key::Char('j')) => view.first += 1,
-                Some(Key::PageUp) => view.first = view.first.saturating_sub(page),
-                Some(Key::PageDown | Key::Char(' ')) => view.first += page,
-                Some(Key::Char(_)) | None => {}
+            let key = screen.key(TICK).map_err(Error::file("the terminal"))?;
+            match key.as_deref() {
+                Some(b"" | b"q" | b"Q") => return Ok(Exit::Done),
+                Some(CTRL_C) => return Ok(Exit::Interrupted),
+                Some(b"m") => view.by(Sort::Memory),
+                Some(b"f") => view.by(Sort::Fill),
+                Some(b"r") => view.by(Sort::Rate),
+                Some(b"i") => view.by(Sort::Items),
+                Some(b"\x1b[A" | b"\x1bOA" | b"k") => view.first = view.first.saturating_sub(1),
+                Some(b"\x1b[B" | b"\x1bOB" | b"j") => view.first += 1,
+                Some(PAGE_UP) => view.first = view.first.saturating_sub(page),
+                Some(PAGE_DOWN | b" ") => view.first += page,
+                _ => {}
             }
             if interrupt::requested() {
                 return Ok(Exit::Interrupted);
@@ -175,20 +171,20 @@ impl View {
 fn lines(state: &State, sort: Sort) -> Vec<Line<'_>> {
     let mut lines = fold::lines(state);
     lines.sort_by(|one, other| {
-        sort.compare(one.info(), other.info()).then_with(|| one.name.cmp(other.name))
+        sort.compare(&one.info, &other.info).then_with(|| one.shown.cmp(&other.shown))
     });
     lines
 }
 
 /// What all filters need. The shards of a filter are rebuilt together.
 fn need(lines: &[Line<'_>]) -> Need {
-    Need::of_allocated(lines.iter().map(Line::allocated))
+    Need::of_allocated(lines.iter().map(|line| line.allocated))
 }
 
 /// The lines as a table, with columns for shards if there are any. Names are cut so that a line
 /// has `width` characters, if given.
 fn table(lines: &[Line<'_>], width: Option<usize>) -> Table {
-    let sharded = lines.iter().any(|line| line.shards().is_some());
+    let sharded = lines.iter().any(|line| line.shards.is_some());
     let mut columns = vec![Column::Text("NAME")];
     if sharded {
         columns.push(Column::Number("SHARDS"));
@@ -200,8 +196,8 @@ fn table(lines: &[Line<'_>], width: Option<usize>) -> Table {
     let mut table = Table::new(&columns);
     let rate = |rate: Option<f64>| rate.map_or_else(|| "-".to_owned(), amount::readable_rate);
     for line in lines {
-        let info = line.info();
-        let mut name = line.readable_name();
+        let info = &line.info;
+        let mut name = line.shown.clone();
         if let Some(width) = width
             && name.chars().count() > width
         {
@@ -209,7 +205,7 @@ fn table(lines: &[Line<'_>], width: Option<usize>) -> Table {
         }
         let mut cells = vec![name];
         if sharded {
-            cells.push(line.shards().map_or_else(|| "-".to_owned(), Folded::count));
+            cells.push(line.shards.as_ref().map_or_else(|| "-".to_owned(), Shards::count));
         }
         cells.extend([
             amount::readable_items(info.items),
@@ -230,12 +226,10 @@ fn table(lines: &[Line<'_>], width: Option<usize>) -> Table {
 /// is lost. Yellow: a filter that does not grow is nearly full. One that has outgrown what it was
 /// reserved for has a `+` behind its layers.
 fn style(line: &Line<'_>) -> Style {
-    let info = line.info();
-    let wrong = |(now, asked): (f64, f64)| now > 1.1 * asked;
-    let worst = line.shards().map_or(info.rate_now, Folded::worst_rate);
-    if worst.zip(info.error_rate).is_some_and(wrong) || line.shards().is_some_and(Folded::lacks) {
+    let wrong = |(now, configured): (f64, f64)| now > 1.1 * configured;
+    if line.worst_rate.zip(line.info.error_rate).is_some_and(wrong) || line.lacks {
         Style::Red
-    } else if line.shards().map_or_else(|| info.nearly_full(), Folded::nearly_full) {
+    } else if line.nearly_full {
         Style::Yellow
     } else {
         Style::Plain
@@ -251,7 +245,8 @@ fn frame(state: &State, view: &mut View, coloured: bool) -> Vec<String> {
         nodes => format!("{} nodes", nodes.len()),
     };
     let count = filters(lines.len());
-    let mut title = format!("redis-bloom  {servers}  {count} by {}", sort.word());
+    let order = format!("{sort:?}").to_lowercase();
+    let mut title = format!("redis-bloom  {servers}  {count} by {order}");
     if !state.complete() {
         title += "  scanning";
     }
@@ -279,7 +274,8 @@ fn filters(count: usize) -> String {
 
 /// A remark about the filters that could not be read.
 fn unread(state: &State) -> Option<String> {
-    let all: Vec<_> = state.nodes.iter().flat_map(|node| &node.seen.unread).collect();
+    let all = state.nodes.iter().flat_map(|node| &node.seen.filters);
+    let all: Vec<_> = all.filter_map(|(name, info)| Some((name, info.as_ref().err()?))).collect();
     let (first, text) = all.first()?;
     let (count, name) = (filters(all.len()), name::readable(first));
     Some(format!("{count} not shown, such as {name}: {text}"))
@@ -320,7 +316,7 @@ mod tests {
     }
 
     fn state_of(filters: impl IntoIterator<Item = (Vec<u8>, FilterInfo)>) -> State {
-        let filters = filters.into_iter().collect();
+        let filters = filters.into_iter().map(|(name, info)| (name, Ok(info))).collect();
         let seen = Seen { filters, complete: true, ..Seen::default() };
         State::of(vec![Node::new("a:1".to_owned(), seen)])
     }

@@ -28,7 +28,6 @@ pub(crate) use targets::Targets;
 use crate::{
     error::Error,
     refusal::{Kind, Refusal},
-    retry::Retry,
 };
 
 /// How often a command follows a redirection before it gives up.
@@ -203,27 +202,6 @@ impl Connection {
             }
             *self = target.connect()?;
             self.asking = refusal.kind == Kind::Asked;
-        }
-    }
-
-    /// Does `work` about `key` on this connection. If its slot moves, or the node is busy, this
-    /// connection leads to the node that has the key then, and `work` is told that it is done
-    /// again; for `most`.
-    pub(crate) fn follow<T>(
-        &mut self,
-        key: &[u8],
-        most: Duration,
-        mut work: impl FnMut(&mut Self, bool) -> Result<T, Error>,
-    ) -> Result<T, Error> {
-        let mut retry = Retry::within(most);
-        loop {
-            match work(self, retry.failing().is_some()) {
-                Err(error @ Error::Refused { .. }) => {
-                    retry.pause_after(error)?;
-                    *self = self.target.connect_for(key)?;
-                }
-                result => return result,
-            }
         }
     }
 

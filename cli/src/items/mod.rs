@@ -21,7 +21,7 @@ use memchr::{memchr, memchr_iter, memrchr};
 pub(crate) use batch::{Batch, Packing};
 pub(crate) use live::Live;
 
-use crate::{amount, error::Error};
+use crate::amount;
 
 /// The longest item, in bytes: servers refuse longer arguments (`proto-max-bulk-len`).
 const MAX_ITEM: usize = 512 << 20;
@@ -68,19 +68,6 @@ impl Source {
         match self {
             Self::File(path) => path.display().to_string(),
             Self::Stdin => "stdin".to_owned(),
-        }
-    }
-
-    /// Opens it. The length is `None` for what is no regular file.
-    pub(crate) fn open(&self) -> Result<(Box<dyn Read>, Option<u64>), Error> {
-        match self {
-            Self::Stdin => Ok((Box::new(io::stdin().lock()), None)),
-            Self::File(path) => {
-                let file = File::open(path).map_err(Error::file(path))?;
-                let metadata = file.metadata().map_err(Error::file(path))?;
-                let length = metadata.is_file().then_some(metadata.len());
-                Ok((Box::new(file), length))
-            }
         }
     }
 

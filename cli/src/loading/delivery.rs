@@ -22,7 +22,7 @@ use crate::{
     connection::Connection,
     error::Error,
     refusal::{Kind, Passing, Refusal},
-    replication::{LastWrite, Replication, acknowledged},
+    replication::{Replication, acknowledged},
     retry::{Over, Retry},
 };
 
@@ -206,8 +206,8 @@ impl Delivery {
     /// # Errors
     /// Those of the commands. A redirection is not followed: another node may not have the items.
     fn acknowledged(&mut self) -> Result<bool, Error> {
-        let (server, last) = (&mut self.wire.connection, LastWrite::Elsewhere);
-        Ok(self.acks == 0 || acknowledged(server, self.acks, last, &mut self.offset, WAIT)?)
+        let server = &mut self.wire.connection;
+        Ok(self.acks == 0 || acknowledged(server, self.acks, &mut self.offset, WAIT)?)
     }
 
     /// Confirms the pieces that are answered, and notes it in the ledger.

@@ -24,7 +24,7 @@ use rustix::{fs::OFlags, io::Errno};
 use serde::{Deserialize, Serialize};
 
 use super::proof::Mark;
-use crate::{error::Error, name, output::Output};
+use crate::{error::Error, name, output::Output, part_file::directory_of};
 
 /// The first line of a journal, before the number of its form.
 const MAGIC: &str = "redis-bloom journal ";
@@ -271,8 +271,7 @@ fn own(path: &Path) -> io::Result<Option<Vec<u8>>> {
 /// Replaces the journal as a whole: a crash leaves the old one or the new one.
 fn write(path: &Path, content: &Content) -> io::Result<()> {
     own(path)?;
-    let directory = path.parent().filter(|directory| *directory != Path::new(""));
-    let mut new = tempfile::NamedTempFile::new_in(directory.unwrap_or(Path::new(".")))?;
+    let mut new = tempfile::NamedTempFile::new_in(directory_of(path))?;
     writeln!(new, "{MAGIC}{VERSION}")?;
     serde_json::to_writer(&new, content)?;
     new.write_all(b"\n")?;

@@ -167,7 +167,10 @@ fn a_creation_that_ended_early_is_undone() {
     client.run(&planned);
     client.cmd(&["SET", &keys[2], "mine"]);
     let ran = run_at(&server, "drop urls");
-    assert_eq!(ran.stderr, format!("{} is no filter: it stays\nurls removed: 0 shards\n", keys[2]));
+    assert_eq!(
+        ran.stderr,
+        format!("{} is not a filter, and is not removed\nurls removed: 0 shards\n", keys[2])
+    );
     assert_eq!(client.cmd(&["GET", &keys[2]]).text(), "mine");
 }
 

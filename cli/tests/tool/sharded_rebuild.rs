@@ -522,7 +522,7 @@ fn a_rebuild_that_cannot_go_on_is_mended_or_given_up() {
     assert_eq!((&seen["generation"], &seen["next_generation"]), (&1.into(), &2.into()));
     // The step of a newer release, and fields that somebody has removed.
     client.run("HSET urls rebuild resting");
-    refused(&server, "rebuild urls --commit", 4, "the step 'resting', which is unknown");
+    refused(&server, "rebuild urls --commit", 4, "unknown step 'resting'");
     client.run("HSET urls rebuild filled");
     client.run("HDEL urls next.1");
     refused(&server, "rebuild urls --commit", 4, "the fields of its new generation are damaged");

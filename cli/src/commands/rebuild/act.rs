@@ -8,6 +8,7 @@ use std::{
 };
 
 use crate::sharding::{Descriptor, Generation};
+use clap::ValueEnum as _;
 
 use super::next::Step;
 use crate::{
@@ -20,8 +21,7 @@ use crate::{
     },
     error::Error,
     interrupt,
-    items::{Batches, Source},
-    loading::{Files, Goal, load_files},
+    loading::{Files, Goal, Input, load_files},
     membership::Membership,
     name,
     new_shard::{any_of, reserve_all},
@@ -85,14 +85,10 @@ impl Rebuild<'_> {
         let step = match fields.get(STEP) {
             None => None,
             Some(value) => {
-                let known = Step::ALL.into_iter().find(|step| step.name().as_bytes() == value);
-                Some(known.ok_or_else(|| {
+                let shown = name::readable(value);
+                Some(Step::from_str(&shown, false).map_err(|_| {
                     Error::refused_partly(
-                        format!(
-                            "{}: a rebuild in the step '{}', which is unknown",
-                            self.shown,
-                            name::readable(value)
-                        ),
+                        format!("{}: unknown step '{shown}' of a rebuild", self.shown),
                         "A newer redis-bloom has begun it: use that one.",
                     )
                 })?)
@@ -216,7 +212,8 @@ impl Rebuild<'_> {
     /// Chooses a generation with these parameters, and notes that its shards are being reserved.
     pub(super) fn begin(&self, seen: &Seen, wanted: &Generation) -> Result<(), Error> {
         let new = unused(&self.servers, self.name, wanted)?;
-        self.change((seen.step, Some(new.number)), Step::Reserving, &[], |_, _| Change {
+        let seen = Seen { new: Some(new.clone()), ..seen.clone() };
+        self.advance(&seen, Step::Reserving, &[], |_, _| Change {
             set: spare_fields(&new),
             delete: Vec::new(),
         })
@@ -257,15 +254,14 @@ impl Rebuild<'_> {
         let mut membership = Membership::of_generation(&self.target, self.name, new.clone())?;
         let (mut items, mut absent, mut unknown) = (0, 0, 0);
         for path in files.paths {
-            let source = Source::named(path);
-            let (input, length) = source.open()?;
+            let input = Input::open(path, String::new())?;
             let size = membership.batch_size(files.items.batch);
-            let mut batches = Batches::new(input, files.items).of_size(size as usize);
-            let label = format!("checking {}", source.name());
-            let mut progress = Progress::new(self.output, &label, length);
+            let mut batches = input.batches(files.items)?.of_size(size as usize);
+            let label = format!("checking {}", input.name);
+            let mut progress = Progress::new(self.output, &label, input.extent().0);
             let next = || {
                 interrupt::check("Nothing was changed.")?;
-                batches.next_batch().map_err(Error::file(source.name()))
+                batches.next_batch().map_err(Error::file(&input.name))
             };
             membership.ask(next, |batch, answers| {
                 items += answers.items;
@@ -278,24 +274,14 @@ impl Rebuild<'_> {
         if unknown > 0 {
             return Err(membership.unknown(&task, unknown));
         }
-        if absent > 0 {
+        if absent > 0 || items != totals.items {
+            let [loaded, items, absent] = [totals.items, items, absent].map(amount::grouped);
             return Err(Error::incomplete(
                 format!(
-                    "{task}: {} of {} items are not in the new generation",
-                    amount::grouped(absent),
-                    amount::grouped(items)
+                    "{task}: {loaded} items were loaded; of the {items} in the files now, {absent} \
+                     are not in the new generation"
                 ),
                 "Did the files change, or did a server lose data? Load them again.",
-            ));
-        }
-        if items != totals.items {
-            return Err(Error::incomplete(
-                format!(
-                    "{task}: the files changed: {} items were loaded, {} were there to check",
-                    amount::grouped(totals.items),
-                    amount::grouped(items)
-                ),
-                "Load them again when nobody writes to them.",
             ));
         }
         let stamps = self.intact(seen, &stamps)?;
@@ -371,18 +357,7 @@ impl Rebuild<'_> {
         stamps: &[Option<Stamp>],
         change: impl Fn(&Seen, &Fields) -> Change,
     ) -> Result<(), Error> {
-        let number = seen.new.as_ref().map(|new| new.number);
-        self.change((seen.step, number), to, stamps, change)
-    }
-
-    /// Like [`Self::advance`], from a step of the rebuild to the generation of this number.
-    fn change(
-        &self,
-        (from, number): (Option<Step>, Option<u64>),
-        to: Step,
-        stamps: &[Option<Stamp>],
-        change: impl Fn(&Seen, &Fields) -> Change,
-    ) -> Result<(), Error> {
+        let (from, number) = (seen.step, seen.new.as_ref().map(|new| new.number));
         update(&self.servers, self.name, |fields| {
             let now = self.read(fields)?;
             let same = now.new.as_ref().is_none_or(|new| Some(new.number) == number);
@@ -397,7 +372,8 @@ impl Rebuild<'_> {
                 ));
             }
             let mut change = change(&now, fields);
-            change.set.push((STEP.to_vec(), to.name().into()));
+            let step = to.to_possible_value().map_or_else(String::new, |to| to.get_name().into());
+            change.set.push((STEP.to_vec(), step.into()));
             let notes = stamps.iter().enumerate();
             change
                 .set

@@ -18,7 +18,7 @@
 use serde::Serialize;
 
 /// How far a rebuild is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, clap::ValueEnum)]
 #[serde(rename_all = "lowercase")]
 pub(super) enum Step {
     Reserving,
@@ -28,31 +28,6 @@ pub(super) enum Step {
     Exchanged,
     Committed,
     Aborted,
-}
-
-impl Step {
-    pub(super) const ALL: [Self; 7] = [
-        Self::Reserving,
-        Self::Waiting,
-        Self::Filling,
-        Self::Filled,
-        Self::Exchanged,
-        Self::Committed,
-        Self::Aborted,
-    ];
-
-    /// The value of the field.
-    pub(super) fn name(self) -> &'static str {
-        match self {
-            Self::Reserving => "reserving",
-            Self::Waiting => "waiting",
-            Self::Filling => "filling",
-            Self::Filled => "filled",
-            Self::Exchanged => "exchanged",
-            Self::Committed => "committed",
-            Self::Aborted => "aborted",
-        }
-    }
 }
 
 /// What a run was asked for.
@@ -134,6 +109,8 @@ pub(super) fn next(step: Option<Step>, foreign: bool, filled: bool, asked: Asked
 
 #[cfg(test)]
 mod tests {
+    use clap::ValueEnum as _;
+
     use super::*;
 
     /// The step after an action that was done; `None` inside: the run ends.
@@ -156,7 +133,7 @@ mod tests {
     /// behind the exchange is reached from a filled generation alone.
     #[test]
     fn every_run_ends_and_no_action_is_out_of_order() {
-        let steps = [None].into_iter().chain(Step::ALL.map(Some));
+        let steps = [None].into_iter().chain(Step::value_variants().iter().copied().map(Some));
         let asked = (0..8).map(|bits| Asked {
             files: bits & 1 > 0,
             commit: bits & 2 > 0,

@@ -4,16 +4,16 @@
 //! `{<name>:<k>}:<generation>`. So it is known how many others there must be, and the descriptor is
 //! not needed.
 
-use std::collections::BTreeMap;
+use std::{borrow::Cow, collections::BTreeMap};
 
 use serde::Serialize;
 
 use crate::{
     filter_info::FilterInfo,
-    memory::{self, Need},
+    memory::Need,
     name::{self, Named},
     scan::State,
-    sharded::{Summary, shard_name},
+    sharded::{Summary, Worst, shard_name},
 };
 
 /// A filter and where it is.
@@ -21,40 +21,40 @@ use crate::{
 pub(super) struct Line<'s> {
     #[serde(flatten)]
     named: Named<'s>,
-    #[serde(skip)]
-    pub(super) name: &'s [u8],
     /// The server that has it; null for a sharded filter.
     server: Option<&'s str>,
     #[serde(flatten)]
-    filter: Filter<'s>,
-}
-
-#[derive(Debug, Serialize)]
-#[serde(untagged)]
-enum Filter<'s> {
-    Whole(&'s FilterInfo),
-    Sharded(Box<Folded>),
+    pub(super) shards: Option<Shards>,
+    /// The filter, or all shards that were found as one filter.
+    #[serde(flatten)]
+    pub(super) info: Cow<'s, FilterInfo>,
+    /// The name for people.
+    #[serde(skip)]
+    pub(super) shown: String,
+    /// Bytes of all its keys, with what the allocator adds.
+    #[serde(skip)]
+    pub(super) allocated: u64,
+    /// The highest rate of false positives of a shard.
+    #[serde(skip)]
+    pub(super) worst_rate: Option<f64>,
+    /// Whether it, or a shard, does not grow and is nearly full.
+    #[serde(skip)]
+    pub(super) nearly_full: bool,
+    /// Whether a shard is lost.
+    #[serde(skip)]
+    pub(super) lacks: bool,
 }
 
 /// The shards of a sharded filter that were found.
 #[derive(Debug, Serialize)]
-pub(super) struct Folded {
+pub(super) struct Shards {
     /// How many shards there must be.
     shards: u64,
     /// How many were found. While keys are still scanned, they may be fewer.
     shards_found: usize,
     generation: u64,
-    #[serde(flatten)]
-    summary: Summary,
-    /// Bytes of the shards that were found, with what the allocator adds.
-    #[serde(skip)]
-    allocated: u64,
-    /// Whether all keys have been scanned.
-    #[serde(skip)]
-    complete: bool,
-    /// Whether there is another generation of the same name.
-    #[serde(skip)]
-    ambiguous: bool,
+    worst_fill: Option<Worst>,
+    worst_rate: Option<Worst>,
 }
 
 /// All filters, each once.
@@ -64,20 +64,25 @@ pub(super) fn lines(state: &State) -> Vec<Line<'_>> {
     let mut sharded: BTreeMap<(&[u8], u64, u64), BTreeMap<u64, &FilterInfo>> = BTreeMap::new();
     for node in &state.nodes {
         for (key, info) in &node.seen.filters {
+            let Ok(info) = info else { continue };
             match info.shard.zip(shard_name(key)) {
-                // A pattern may match the keys of some shards, and not the name of the filter.
-                Some((_, (name, _))) if !state.shows(name) => {}
-                Some(((index, count), (name, generation))) => {
-                    // While a slot moves, two nodes may show a shard.
+                // While a slot moves, two nodes may show a shard.
+                Some(((index, count), (name, generation))) if state.shows(name) => {
                     sharded.entry((name, generation, count)).or_default().insert(index, info);
                 }
-                None if !state.shows(key) => {}
-                None => lines.push(Line {
+                None if state.shows(key) => lines.push(Line {
                     named: Named::of(key),
-                    name: key,
                     server: Some(&node.name),
-                    filter: Filter::Whole(info),
+                    shards: None,
+                    info: Cow::Borrowed(info),
+                    shown: name::readable(key),
+                    allocated: Need::of([info.bytes]).allocated,
+                    worst_rate: info.rate_now,
+                    nearly_full: info.nearly_full(),
+                    lacks: false,
                 }),
+                // A pattern may match the keys of some shards, and not the name of the filter.
+                _ => {}
             }
         }
     }
@@ -85,84 +90,35 @@ pub(super) fn lines(state: &State) -> Vec<Line<'_>> {
     for ((name, generation, shards), found) in sharded {
         let shards_found = found.len();
         let allocated = Need::of(found.values().map(|info| info.bytes)).allocated;
-        if let Some(summary) = Summary::of(found) {
-            let ambiguous = names.iter().filter(|&&other| other == name).count() > 1;
-            let complete = state.complete();
-            lines.push(Line {
-                named: Named::of(name),
-                name,
-                server: None,
-                filter: Filter::Sharded(Box::new(Folded {
-                    shards,
-                    shards_found,
-                    generation,
-                    summary,
-                    allocated,
-                    complete,
-                    ambiguous,
-                })),
-            });
+        let Some(Summary { whole, worst_fill, worst_rate, nearly_full }) = Summary::of(found)
+        else {
+            continue;
+        };
+        let mut shown = name::readable(name);
+        if names.iter().filter(|&&other| other == name).count() > 1 {
+            shown += &format!(" (generation {generation})");
         }
+        lines.push(Line {
+            named: Named::of(name),
+            server: None,
+            shards: Some(Shards { shards, shards_found, generation, worst_fill, worst_rate }),
+            info: Cow::Owned(whole),
+            shown,
+            allocated,
+            worst_rate: worst_rate.map(|worst| worst.value),
+            nearly_full,
+            lacks: state.complete() && (shards_found as u64) < shards,
+        });
     }
     lines
 }
 
-impl Line<'_> {
-    /// The bytes of all its keys, with what the allocator adds.
-    pub(super) fn allocated(&self) -> u64 {
-        match &self.filter {
-            Filter::Whole(info) => memory::allocated(info.bytes),
-            Filter::Sharded(folded) => folded.allocated,
-        }
-    }
-
-    pub(super) fn info(&self) -> &FilterInfo {
-        match &self.filter {
-            Filter::Whole(info) => info,
-            Filter::Sharded(folded) => &folded.summary.whole,
-        }
-    }
-
-    pub(super) fn shards(&self) -> Option<&Folded> {
-        match &self.filter {
-            Filter::Whole(_) => None,
-            Filter::Sharded(folded) => Some(folded),
-        }
-    }
-
-    pub(super) fn readable_name(&self) -> String {
-        let name = name::readable(self.name);
-        match self.shards() {
-            Some(Folded { ambiguous: true, generation, .. }) => {
-                format!("{name} (generation {generation})")
-            }
-            _ => name,
-        }
-    }
-}
-
-impl Folded {
+impl Shards {
     /// The number of shards: `8`, or `7 of 8` if one is not found.
     pub(super) fn count(&self) -> String {
-        if self.shards_found as u64 == self.shards {
-            self.shards.to_string()
-        } else {
-            format!("{} of {}", self.shards_found, self.shards)
+        match self.shards_found as u64 == self.shards {
+            true => self.shards.to_string(),
+            false => format!("{} of {}", self.shards_found, self.shards),
         }
-    }
-
-    /// The highest rate of false positives of a shard.
-    pub(super) fn worst_rate(&self) -> Option<f64> {
-        self.summary.worst_rate.map(|worst| worst.value)
-    }
-
-    /// Whether a shard that does not grow is nearly full.
-    pub(super) fn nearly_full(&self) -> bool {
-        self.summary.nearly_full
-    }
-
-    /// Whether a shard is lost.
-    pub(super) fn lacks(&self) -> bool {
-        self.complete && (self.shards_found as u64) < self.shards
     }
 }
