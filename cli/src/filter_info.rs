@@ -6,7 +6,7 @@
 //! ```
 //!
 //! A server has one module, so a [`Reader`] finds out once, and then sends only commands that the
-//! module knows. What a server does not say, or does not let its user read, is `None`.
+//! module knows. What a server does not report, or does not let its user read, is `None`.
 
 use bloom::filter::Span;
 use redis::{Cmd, Value};
@@ -83,7 +83,7 @@ pub(crate) struct FilterInfo {
     pub(crate) bytes: u64,
     /// Share of bits set, or of counters above 0.
     pub(crate) fill: Option<f64>,
-    /// The rate of false positives that was asked for.
+    /// The configured error rate.
     pub(crate) error_rate: Option<f64>,
     /// The rate of false positives now, from the bits.
     pub(crate) rate_now: Option<f64>,
@@ -160,7 +160,7 @@ impl Reader {
                 self.module = module_of(connection, key, info)?;
             }
         }
-        // Without a filter that is still there, nobody can be asked.
+        // Only a filter that still exists shows which module it is.
         let Some(module) = self.module else { return Ok(None) };
         let words = if module == Module::RedisBloom { WORDS } else { &[] };
         let commands: Vec<_> =
@@ -202,7 +202,7 @@ fn module_of(
 /// Checks that a server has this module, which alone has filters with counters, shards and windows:
 /// others ignore words of BF.RESERVE that they do not know.
 pub(crate) fn must_be_ours(server: &mut Connection, key: &[u8], what: &str) -> Result<(), Error> {
-    // With an argument too few the command only tells whether it is there.
+    // With too few arguments it does nothing: the error says whether the command exists.
     match server.call(redis::cmd("BF.FORGET").arg(key)) {
         Err(error) if error.is(Kind::UnknownCommand) => Err(Error::refused_partly(
             format!("{}: its module has no {what}", server.target()),

@@ -23,7 +23,7 @@ use crate::{
     sharding::{Descriptor, Generation, Malformed, State},
 };
 
-/// The field that tells whose lock it is: of two that make a filter at once, one is refused.
+/// The field that tells whose lock it is: of two runs at the same time, one is refused.
 const CREATOR: &[u8] = b"creator";
 
 /// A sharded filter that is to be made.
@@ -120,7 +120,10 @@ impl NewSharded<'_> {
 
     fn busy(&self) -> Error {
         Error::refused_partly(
-            format!("{}: somebody is creating it, or a run ended early", name::readable(self.name)),
+            format!(
+                "{}: another run is creating it, or was interrupted",
+                name::readable(self.name)
+            ),
             self.go_on(),
         )
     }

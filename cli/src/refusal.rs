@@ -43,7 +43,7 @@ pub(crate) enum Kind {
     Other,
 }
 
-/// What helps against an error reply that passes by itself.
+/// What helps against an error reply that is temporary.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Passing {
     /// This connection will do, in a moment.
@@ -122,7 +122,7 @@ impl Kind {
 }
 
 impl Refusal {
-    /// What helps, if it passes by itself. `loaded`: the server took items before, so a change of
+    /// What helps, if it is temporary. `loaded`: the server took items before, so a change of
     /// its role may be temporary.
     pub(crate) fn passing(&self, loaded: bool) -> Option<Passing> {
         match self.kind {
@@ -174,14 +174,14 @@ impl Refusal {
                 "An item or --batch is longer than the server's proto-max-bulk-len.",
             ),
         ];
-        // Rights that no command of the user's asks for.
+        // Rights for commands that the user did not name.
         const RIGHTS: [(&str, &str); 2] = [
             (
                 "'wait' command",
-                "WAIT tells whether a replica has what was written: ACL SETUSER ... +wait. \
-                 `--acks 0` of load does not wait.",
+                "WAIT reports whether replicas have the items: ACL SETUSER ... +wait. \
+                 `load --acks 0` does not need it.",
             ),
-            ("'info' command", "INFO tells which server answers: ACL SETUSER ... +info."),
+            ("'info' command", "INFO identifies the server: ACL SETUSER ... +info."),
         ];
         if let Some((_, hint)) = STARTS.iter().find(|(start, _)| self.text.starts_with(start)) {
             return hint;

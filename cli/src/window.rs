@@ -20,8 +20,8 @@ const GENERATIONS: u8 = 4;
 #[derive(clap::Args, Clone, Debug)]
 #[group(skip)]
 pub(crate) struct Options {
-    /// Makes a filter that forgets: what is older than a time such as 24h or 7d, or with `count`
-    /// all but the last items, as many as --items
+    /// Makes a sliding-window filter: it forgets items older than a time such as 24h or 7d, or with
+    /// `count` all but the last --items items
     #[arg(long, value_name = "TIME|count", value_parser = span)]
     window: Option<Span>,
     /// Parts of the window: items are forgotten at most one part late
@@ -137,7 +137,7 @@ impl fmt::Display for Window {
 }
 
 impl Window {
-    /// Reads the map that the server answers; `None` for anything else.
+    /// Reads the map in the reply of the server; `None` for anything else.
     pub(crate) fn from_reply(reply: &Value) -> Option<Self> {
         let field = |name: &str| field(reply, name);
         let number = |name: &str| number(field(name)?);

@@ -20,7 +20,7 @@ use crate::{
     progress::{Progress, Unit},
 };
 
-/// Tells whether items are in a filter; exits with 1 if one is absent
+/// Queries items; exits with status 1 if one is absent
 #[derive(clap::Args, Debug)]
 pub(crate) struct Arguments {
     /// Name of the filter
@@ -119,7 +119,7 @@ impl Arguments {
         Ok(if counts.absent == 0 { Exit::Done } else { Exit::No })
     }
 
-    /// Prints what is asked for about each item.
+    /// Prints each item, or its answer, as the options say.
     fn print(
         &self,
         batch: &Batch,

@@ -40,11 +40,11 @@ pub(crate) struct Arguments {
     /// Makes a filter from which items can be deleted, for twice the memory
     #[arg(long, conflicts_with = "window")]
     counting: bool,
-    /// Makes a sharded filter: so many filters that together are one, each on a node of a cluster
+    /// Makes a sharded filter of N keys, over the nodes of a cluster
     #[arg(long, value_name = "N", conflicts_with_all = ["counting", "window"])]
     #[arg(value_parser = clap::value_parser!(u16).range(1..=i64::from(MAX_SHARDS)))]
     shards: Option<u16>,
-    /// Seconds after which a client reads again where the shards are
+    /// Seconds after which clients read the list of the shards again
     #[arg(long, value_name = "SECONDS", default_value_t = 10, requires = "shards")]
     #[arg(value_parser = clap::value_parser!(u64).range(1..))]
     poll: u64,

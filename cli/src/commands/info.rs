@@ -64,7 +64,7 @@ impl Arguments {
                             shown = true;
                             let servers = Servers::of(target.clone(), output)?;
                             let nodes = Nodes::of_if_allowed(&mut server)?;
-                            let shown = shards::Asked { name: key, before, output };
+                            let shown = shards::Request { name: key, before, output };
                             shards::show(&shown, &descriptor, &servers, &nodes)
                         }
                         Ok(Filter::Key) => Err(Error::refused(command, refusal)),
@@ -108,7 +108,7 @@ fn text_of(name: &str, info: &FilterInfo, coloured: bool) -> String {
         ),
         ("fill", rate(info.fill)),
         ("rate now", rate(info.rate_now)),
-        ("asked", rate(info.error_rate)),
+        ("error rate", rate(info.error_rate)),
         ("memory", amount::readable_bytes(info.bytes)),
         ("needs", Need::of([info.bytes]).text()),
         ("expansion", info.readable_expansion()),

@@ -37,9 +37,10 @@ const AGAIN: u32 = 5;
 /// Adds the items of files or of standard input to a filter
 ///
 /// Every line is an item, as it is: nothing is stripped, and an empty line is an empty item. The
-/// filter must exist. A journal beside each file, FILE.redis-bloom, notes how far the load is;
+/// filter must exist. A journal beside each file, FILE.redis-bloom, records how far the load is;
 /// --resume continues there. It is removed when all files are loaded. If a server restarted and may
-/// have lost items, all are sent again. Ctrl-C ends the load in order, a second one at once.
+/// have lost items, all are sent again. The first Ctrl-C ends the load in order, the second one
+/// immediately.
 #[derive(clap::Args, Debug)]
 pub(crate) struct Arguments {
     /// Name of the filter
@@ -47,7 +48,7 @@ pub(crate) struct Arguments {
     /// Files with items; - is standard input
     #[arg(value_name = "FILE", default_value = "-")]
     files: Vec<PathBuf>,
-    /// Goes on where an earlier load of the same files ended
+    /// Continues where an earlier load of the same files ended
     #[arg(long)]
     resume: bool,
     /// Items a second, at most
@@ -259,7 +260,7 @@ impl Arguments {
         }
         for file in resumed(inputs) {
             output.remark(format_args!(
-                "{}: goes on at byte {}, behind {} items",
+                "{}: continues at byte {}, after {} items",
                 name::readable_path(&file.path),
                 file.start.offset,
                 amount::grouped(file.start.items)
@@ -283,10 +284,10 @@ impl Arguments {
         let confirmed = acks.map_or(failure.shard.is_some(), |acks| acks > 0);
         let items = Items { count: totals.items, confirmed, unknown: totals.unknown };
         let on = match resumable {
-            true => "Then go on by the same command with --resume.",
+            true => "Then repeat the command with --resume.",
             false => {
-                "Then load again from the beginning; a COUNTING filter, which counts items twice, \
-                 create again first."
+                "Then load again from the beginning. If it is a COUNTING filter, create it again \
+                 first: it counts an item that is sent twice as two."
             }
         };
         failure.explained(&format!("load {}", self.shown()), &items, on)

@@ -1,4 +1,4 @@
-//! `redis-bloom plan`: the size of a filter before it is made. Asks no server, but for --server.
+//! `redis-bloom plan`: the size of a filter before it is made. Needs a server only for --server.
 //!
 //! The sizes come from the library of the module (`expected_bytes`). Plain bits have exactly these
 //! bytes on a server, pages on average.
@@ -42,7 +42,7 @@ pub(crate) struct Arguments {
     /// Chooses the filter with counters: items can be deleted
     #[arg(long, conflicts_with = "window")]
     counting: bool,
-    /// Shows into how many shards to divide it over so many primaries of a cluster
+    /// Shows how many shards to create in a cluster with M primaries
     #[arg(long, value_name = "M")]
     #[arg(conflicts_with_all = ["initial", "nonscaling", "counting", "window"])]
     #[arg(value_parser = clap::value_parser!(u64).range(1..=u64::from(MAX_SHARDS)))]
@@ -51,11 +51,11 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "SIZE", default_value = "256mb", requires = "nodes")]
     #[arg(value_parser = amount::bytes)]
     max_shard: u64,
-    /// Chooses this number of shards, in place of the smallest that --max-shard allows
+    /// Chooses this number of shards instead of the smallest that --max-shard allows
     #[arg(long, value_name = "N", requires = "nodes")]
     #[arg(value_parser = clap::value_parser!(u16).range(1..=i64::from(MAX_SHARDS)))]
     shards: Option<u16>,
-    /// Asks the server of -h and -p whether the filter fits there: exit 1 if not
+    /// Compares the filter with the memory of the server; exits with status 1 if it does not fit
     #[arg(long)]
     server: bool,
     #[command(flatten)]
@@ -298,7 +298,7 @@ impl Planned {
             let mut cells = vec![
                 if filter.chosen { "*" } else { " " }.to_owned(),
                 filter.name(self.items),
-                // All digits: the rate is what `create` shall be asked for.
+                // All digits, for the option of `create`.
                 number::shortest(filter.error_rate),
                 amount::readable_bytes(filter.bytes),
                 format!("{:.2}", filter.bits_per_item),

@@ -12,7 +12,7 @@
 //!   waiting     old      new                   wait 2 x poll: then all adders fill both
 //!   filling     old      new                   load FILE into new, and check that it is in
 //!   filled      old      new                   --commit exchanges the two
-//!   exchanged   new      old                   wait 2 x poll: then most clients ask new
+//!   exchanged   new      old                   wait 2 x poll: then most clients query new
 //!   committed   new      old    retired.*      tombstones in the place of old, then no next
 //!   aborted     old             retired.*      tombstones in the place of new
 //! ```
@@ -47,12 +47,12 @@ use crate::{
 use act::{Rebuild, Seen};
 use next::{Action, Asked, Refusal, Step, next};
 
-/// Gives a sharded filter other shards, while clients use it
+/// Changes the shards, capacity or error rate of a sharded filter, while clients use it
 ///
-/// Without --from, a new generation is made that takes all additions from then on: export the items
-/// after that, and name them by --from. With --from, they are loaded into the new generation, and
-/// it is checked that they are in. With --commit the new generation answers. Each run waits until
-/// all clients have read the descriptor. A run that ended early is continued by the same command.
+/// Without --from, it creates a new generation that takes all additions from then on. Export the
+/// items after that, and name the files by --from. With --from, it loads the files into the new
+/// generation, then queries every item. With --commit, the new generation answers. Each run waits
+/// until all clients have read the descriptor. Repeat the command to continue an interrupted run.
 #[derive(clap::Args, Debug)]
 pub(crate) struct Arguments {
     /// Name of the sharded filter
@@ -60,20 +60,20 @@ pub(crate) struct Arguments {
     /// Files with all items. They are read twice
     #[arg(long, value_name = "FILE", num_args = 1..)]
     from: Vec<PathBuf>,
-    /// Number of items to expect; without it, as before
+    /// Items that the filter is made for; without it, as before
     #[arg(long = "items", value_name = "N", value_parser = amount::positive_items)]
     capacity: Option<u64>,
-    /// Rate of false positives; without it, as before
+    /// Highest rate of false positives; without it, as before
     #[arg(long, value_name = "RATE", value_parser = amount::rate)]
     error: Option<f64>,
     /// Number of shards; without it, as before
     #[arg(long, value_name = "N")]
     #[arg(value_parser = clap::value_parser!(u16).range(1..=i64::from(MAX_SHARDS)))]
     shards: Option<u16>,
-    /// Puts the new generation in the place of the old one, when it has the items
+    /// Replaces the old generation by the new one, which must have the items
     #[arg(long)]
     commit: bool,
-    /// Gives the rebuild up
+    /// Gives up the rebuild
     #[arg(long, conflicts_with_all = ["from", "capacity", "error", "shards", "commit"])]
     abort: bool,
     #[command(flatten)]
@@ -128,7 +128,7 @@ fn is_regular(path: &Path) -> Result<(), Error> {
         return Ok(());
     }
     Err(Error::usage(
-        format!("{}: no file: the items are read twice", name::readable_path(path)),
+        format!("{}: not a regular file, and the items are read twice", name::readable_path(path)),
         "Write them to a file first.",
     ))
 }
@@ -149,8 +149,8 @@ impl Run<'_> {
             self.on.servers.confirm(&[self.on.name.to_vec()])?;
         }
         let go_on = match self.arguments.abort {
-            false => "Repeat the command to go on, or give up by --abort.",
-            true => "Repeat the command to go on.",
+            false => "Repeat the command to continue, or give up by --abort.",
+            true => "Repeat the command to continue.",
         };
         let mut changed = false;
         match self.go(&mut changed) {
@@ -215,7 +215,7 @@ impl Run<'_> {
         if differs && (seen.step != Some(Step::Committed) || arguments.commit) {
             return refused(
                 &format!("it is being rebuilt with {}", self.parameters(new)),
-                "Leave out other parameters to go on with these, or give up by --abort.",
+                "Leave out other parameters to continue with these, or give up by --abort.",
             );
         }
         Ok(())
@@ -258,8 +258,8 @@ impl Run<'_> {
                     self.on.ready_to_fill(&seen)?;
                     if !self.arguments.from.is_empty() {
                         self.on.output.remark(
-                            "Items that were added before now must be in the files: if they were \
-                             added after the export, end this, and export again",
+                            "Items that were added before now must be in the files. If any were \
+                             added after the export, interrupt this, and export again",
                         );
                     }
                 }
@@ -271,7 +271,7 @@ impl Run<'_> {
                 Action::FillAgain => self.on.ready_to_fill(&seen)?,
                 Action::Exchange => self.on.exchange(&seen)?,
                 Action::AwaitReaders => {
-                    self.on.wait(&seen.descriptor, "asks the new generation")?;
+                    self.on.wait(&seen.descriptor, "queries the new generation")?;
                     self.on.commit(&seen)?;
                 }
                 Action::Retire => self.on.give_up(&seen)?,

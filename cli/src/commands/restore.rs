@@ -32,12 +32,12 @@ use crate::{
     watched::watched,
 };
 
-/// Makes a filter from a file of dump
+/// Restores a filter from a file that dump wrote
 #[derive(clap::Args, Debug)]
 pub(crate) struct Arguments {
     /// File that dump wrote, or - for standard input
     file: PathBuf,
-    /// Name of the filter to make
+    /// Name of the new filter
     name: OsString,
     /// Replaces a filter of this name
     #[arg(long)]

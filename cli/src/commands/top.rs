@@ -27,9 +27,9 @@ const TICK: Duration = Duration::from_millis(50);
 const CTRL_C: &[u8] = b"\x03";
 const PAGE_UP: &[u8] = b"\x1b[5~";
 const PAGE_DOWN: &[u8] = b"\x1b[6~";
-/// Columns that the names leave to the numbers on a screen.
-const NUMBERS_WIDTH: usize = 66;
-/// Further columns of the numbers of shards.
+/// Columns of the screen that the numbers need.
+const NUMBERS_WIDTH: usize = 70;
+/// Further columns for the numbers of shards.
 const SHARDS_WIDTH: usize = 15;
 
 /// Shows all filters of a server or a cluster; live on a terminal, where q ends it
@@ -59,7 +59,7 @@ enum Sort {
 }
 
 impl Sort {
-    /// The larger first; what a server does not tell is last.
+    /// The larger first; what a server does not report is last.
     fn compare(self, one: &FilterInfo, other: &FilterInfo) -> Ordering {
         let known = |value: Option<f64>| value.unwrap_or(-1.0);
         match self {
@@ -189,7 +189,7 @@ fn table(lines: &[Line<'_>], width: Option<usize>) -> Table {
     if sharded {
         columns.push(Column::Number("SHARDS"));
     }
-    let numbers = ["ITEMS", "OF", "FILL", "RATE NOW", "ASKED", "MEMORY", "LAYERS"];
+    let numbers = ["ITEMS", "OF", "FILL", "RATE NOW", "ERROR RATE", "MEMORY", "LAYERS"];
     columns.extend(numbers.map(Column::Number));
     let room = NUMBERS_WIDTH + if sharded { SHARDS_WIDTH } else { 0 };
     let width = width.map(|width| width.saturating_sub(room).max(12));
@@ -222,9 +222,9 @@ fn table(lines: &[Line<'_>], width: Option<usize>) -> Table {
     table
 }
 
-/// Red: more false positives than asked for, by more than an estimate may be wrong, or a shard that
-/// is lost. Yellow: a filter that does not grow is nearly full. One that has outgrown what it was
-/// reserved for has a `+` behind its layers.
+/// Red: the rate is above the configured one by more than an estimate may be wrong, or a shard is
+/// lost. Yellow: a filter that does not grow is nearly full. A `+` behind the layers: the filter has
+/// outgrown its reservation.
 fn style(line: &Line<'_>) -> Style {
     let wrong = |(now, configured): (f64, f64)| now > 1.1 * configured;
     if line.worst_rate.zip(line.info.error_rate).is_some_and(wrong) || line.lacks {

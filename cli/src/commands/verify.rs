@@ -2,7 +2,7 @@
 //! with the configured one.
 //!
 //! The rate is measured with random probes of 16 bytes: none of them was ever added. When a filter
-//! passes: `statistics.rs`. Whether items are lost, `check` tells.
+//! passes: `statistics.rs`. `check` finds lost items.
 
 use std::{
     ffi::OsString,
@@ -34,15 +34,15 @@ const PRECISION: f64 = 0.05;
 /// Below this rate the number of probes rises no further: seconds would become minutes.
 const LOWEST_MEASURED: f64 = 1e-5;
 
-/// Measures the rate of false positives
+/// Measures the error rate: how many items that were never added test present
 #[derive(clap::Args, Debug)]
 pub(crate) struct Arguments {
     /// Name of the filter
     name: OsString,
-    /// Number of random items; without it as many as give the rate within 5 %
+    /// Number of random items. Without it, enough to measure the rate to within 5 %
     #[arg(long, value_name = "NUMBER", value_parser = amount::positive_items)]
     probes: Option<u64>,
-    /// The rate that was asked for, where the server does not tell it
+    /// The error rate to compare with. Without it, the configured one
     #[arg(long, value_name = "RATE", value_parser = amount::rate)]
     error: Option<f64>,
 }
@@ -57,8 +57,8 @@ struct Report<'n> {
     rate: f64,
     rate_low: f64,
     rate_high: f64,
-    asked_rate: Option<f64>,
-    /// `None` if nobody knows what was asked.
+    error_rate: Option<f64>,
+    /// `None` without a rate to compare with.
     passed: Option<bool>,
 }
 
@@ -66,21 +66,21 @@ impl Arguments {
     pub(crate) fn run(&self, connection: &Options, output: &Output) -> Result<Exit, Error> {
         let key = name::bytes(&self.name);
         let mut membership = Membership::find(&connection.target()?, key)?;
-        let asked_rate = match self.error {
-            None => membership.asked_rate()?,
+        let error_rate = match self.error {
+            None => membership.error_rate()?,
             error => error,
         };
         let probes = self.probes.unwrap_or_else(|| {
             // Without a rate: as for one in a thousand.
-            statistics::trials(asked_rate.unwrap_or(1e-3).max(LOWEST_MEASURED), PRECISION)
+            statistics::trials(error_rate.unwrap_or(1e-3).max(LOWEST_MEASURED), PRECISION)
         });
         let (probes, positives) = count_positives(probes, &mut membership, output)?;
         let (rate_low, rate_high) = statistics::interval(positives, probes.max(1)).into_inner();
         let rate = positives as f64 / probes.max(1) as f64;
-        let passed = asked_rate.map(|asked| asked >= rate_low);
+        let passed = error_rate.map(|configured| configured >= rate_low);
         let name = Named::of(key);
         let report =
-            Report { name, probes, positives, rate, rate_low, rate_high, asked_rate, passed };
+            Report { name, probes, positives, rate, rate_low, rate_high, error_rate, passed };
         output.data(&report, &report)?;
         if passed.is_none() {
             output.remark("No rate to compare with: name it by --error.");
@@ -92,7 +92,7 @@ impl Arguments {
     }
 }
 
-/// Asks for random items: how many were answered, and how many of them test present.
+/// Queries random items: how many were answered, and how many of them test present.
 fn count_positives(
     probes: u64,
     membership: &mut Membership,
@@ -101,7 +101,7 @@ fn count_positives(
     const SOURCE: &str = "/dev/urandom";
     let mut random = File::open(SOURCE).map_err(Error::file(SOURCE))?;
     let mut progress = Progress::new(output, "probes", Some(probes));
-    let (mut sent, mut asked, mut positives) = (0, 0, 0);
+    let (mut sent, mut answered, mut positives) = (0, 0, 0);
     let most = membership.batch_size(PROBES * (PROBE as u64 + 1)) / (PROBE as u64 + 1);
     let next = || {
         let count = most.min(probes - sent);
@@ -113,11 +113,11 @@ fn count_positives(
     };
     membership.ask(next, |_, answers| {
         positives += answers.present;
-        asked += answers.items - answers.unknown;
-        progress.at(asked, asked, Unit::Items);
+        answered += answers.items - answers.unknown;
+        progress.at(answered, answered, Unit::Items);
         Ok(())
     })?;
-    Ok((asked, positives))
+    Ok((answered, positives))
 }
 
 fn random_items(random: &mut File, count: u64) -> io::Result<Batch> {
@@ -132,8 +132,8 @@ impl fmt::Display for Report<'_> {
         let [rate, low, high] =
             [self.rate, self.rate_low, self.rate_high].map(amount::readable_rate);
         write!(formatter, "{probes}: {rate} positive (")?;
-        if let Some(asked) = self.asked_rate {
-            write!(formatter, "asked {}, ", amount::readable_rate(asked))?;
+        if let Some(configured) = self.error_rate {
+            write!(formatter, "configured {}, ", amount::readable_rate(configured))?;
         }
         write!(formatter, "95 %: {low} to {high})")?;
         if self.passed == Some(false) { formatter.write_str(": TOO HIGH") } else { Ok(()) }

@@ -2,11 +2,11 @@
 //!
 //! ```text
 //!   Options ──target()──▶ Target ──connect()──▶ Connection ──call(command)──▶ reply
-//!   as redis-cli's        address, TLS, user    send(), receive(): many commands under way
+//!   as redis-cli's        address, TLS, user    send(), receive(): many commands in flight
 //! ```
 //!
 //! Replies are RESP2, as the `redis` crate parses them. An error reply is an [`Error::Refused`], or
-//! a `Value::ServerError` inside an array: whoever reads an array looks for it.
+//! a `Value::ServerError` inside an array: code that reads an array looks for it.
 
 mod cluster;
 mod options;
@@ -41,7 +41,7 @@ pub(crate) struct Connection {
     /// Whether the server is about to get the slot of the key (`ASK`): it then answers a command
     /// about the key only directly after `ASKING`, which [`Connection::send`] puts before each.
     pub(crate) asking: bool,
-    /// Commands under way with `ASKING` before them.
+    /// Commands in flight with `ASKING` before them.
     asked: usize,
 }
 
@@ -64,7 +64,7 @@ impl Target {
         // An old server, or a user without the right to it, has connections without names.
         match connection.call(redis::cmd("CLIENT").arg("SETNAME").arg("redis-bloom")) {
             Ok(_) | Err(Error::Refused { .. }) => Ok(connection),
-            // After a timeout the reply may come yet, and be taken for that of the next command.
+            // After a timeout the reply may still come, and would be read as that of the next command.
             Err(error) => Err(error),
         }
     }
@@ -284,7 +284,7 @@ const LONG: [u8; 3] = [b'*', b':', b'$'];
 impl Connection {
     /// Like [`Connection::receive`], for a reply of an integer and a long string. The parser of the
     /// `redis` crate copies long strings several times; this reads them in place. No other command
-    /// may be under way, because what the parser has read ahead is not seen.
+    /// may be in flight, because what the parser has read ahead is not seen.
     pub(crate) fn receive_long(&mut self) -> Result<Value, Error> {
         if self.asked > 0 {
             // The parser reads the reply to ASKING, and perhaps ahead.

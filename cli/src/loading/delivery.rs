@@ -41,7 +41,7 @@ const WINDOW: (usize, usize) = (2 << 20, 64);
 const CONFIRM_EVERY: Duration = Duration::from_secs(1);
 /// The longest time of one WAIT.
 const WAIT: Duration = Duration::from_millis(500);
-/// What is waited for, for the user.
+/// What the user is told about the wait.
 const LACKING: &str = "too few replicas acknowledged (--acks 0 waits for none)";
 /// A user who waits for replicas for longer than this is told why.
 const SILENCE: Duration = Duration::from_secs(1);
@@ -62,9 +62,9 @@ pub(crate) struct Delivery {
     queue: Queue,
     /// Replicas that must acknowledge.
     acks: u64,
-    /// The end of what the server had written when replicas were asked for first after the last
-    /// reply. Another connection may have added an item that was known already, so WAIT alone
-    /// proves nothing: the offsets of the replicas do.
+    /// The replication offset of the server after the last reply; `None` until it is read. Replicas
+    /// that have reached it have all items. WAIT alone proves nothing: another connection may have
+    /// added an item that this one found known.
     offset: Option<u64>,
     /// When items were confirmed last.
     confirmed_at: Instant,
@@ -478,7 +478,7 @@ impl Delivery {
         self.retry.pause().map_err(|over| ended(over, why))
     }
 
-    /// Does something while nothing is in flight, again and again while the server says "later".
+    /// Does something while nothing is in flight, and repeats it while the server is busy or gone.
     fn patiently<T>(
         &mut self,
         mut work: impl FnMut(&mut Wire) -> Result<T, Error>,
@@ -499,7 +499,7 @@ impl Delivery {
         }
     }
 
-    /// Tells that something is tried again, once in a while for each server.
+    /// Reports that something is tried again; for each server at most every 30 seconds.
     fn remark_failing(&self, why: &str) {
         let server = self.wire.connection.target().to_string();
         if self.route.ledger.may_remark(server.clone()) {

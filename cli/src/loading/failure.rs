@@ -90,13 +90,13 @@ impl Failure {
         matches!(self.stop, Stop::Lost(_) | Stop::Restarted)
     }
 
-    /// A shard that is not there, or a filter in its place, is a lost shard. Only the descriptor
-    /// tells it from one that a rebuild replaced.
+    /// A shard that is missing, or has another filter in its place, is lost. The caller has seen in
+    /// the descriptor that no rebuild replaced it.
     pub(super) fn lost(self) -> Self {
         let stop = match self.stop {
             Stop::Refused(refusal) if refusal.kind == Kind::NotFound => Stop::Lost(GONE.to_owned()),
             Stop::Refused(refusal) if refusal.kind == Kind::NotShard => Stop::Lost(format!(
-                "{refusal}: somebody made the key anew, without the items of the shard"
+                "{refusal}: the key was recreated without the items of the shard"
             )),
             other => other,
         };
@@ -122,14 +122,14 @@ impl Failure {
             (Stop::Lost(text), Some(_)) => Error::incomplete(
                 format!("{task}: {text}"),
                 format!(
-                    "Make all shards anew from the source of the items by `rebuild {name} --from \
-                     FILE --commit`, then load this from the beginning."
+                    "Recreate all shards from the source of the items: `rebuild {name} --from FILE \
+                     --commit`. Then load this from the beginning."
                 ),
             ),
             (Stop::Refused(refusal), _) if items.count == 0 => Error::refused(task, refusal),
             (Stop::Refused(refusal), None) if refusal.kind == Kind::WrongType => Error::incomplete(
-                format!("{task}: somebody put another key in the place of the filter: {refusal}"),
-                "None of the items is in that key. Restore or create the filter, then load \
+                format!("{task}: another key replaced the filter: {refusal}"),
+                "That key has none of the items. Restore or create the filter, then load \
                  everything from the beginning.",
             ),
             // Another filter has nothing of what this one took.
@@ -144,7 +144,7 @@ impl Failure {
             // Whether the server has what it acknowledged is seen when it answers again.
             (Stop::Unreachable(text), _) => Error::incomplete(
                 what(&text),
-                format!("See that the server runs, and its log. {on}"),
+                format!("See whether the server runs, and what its log says. {on}"),
             ),
             (Stop::Restarted, _) => Error::incomplete(
                 what(RESTARTED),
@@ -171,9 +171,9 @@ pub(crate) struct Items {
 impl fmt::Display for Items {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         if self.unknown {
-            return formatter.write_str("how many items are in is unknown");
+            return formatter.write_str("it is unknown how many items are in the filter");
         }
-        let are = if self.confirmed { "confirmed" } else { "in" };
+        let are = if self.confirmed { "confirmed" } else { "in the filter" };
         write!(formatter, "{} items are {are}", amount::grouped(self.count))
     }
 }

@@ -7,14 +7,14 @@
 //!   while the filter is rebuilt: and once more, by the rule of the next generation
 //! ```
 //!
-//! **Memory.** All pieces that are not confirmed have at most [`HELD`] bytes together, and one
-//! batch more; then the reader waits. A batch has 64 KiB for each shard, at most 8 MiB: so pieces
-//! do not thin out up to 128 shards. A thread keeps one command.
+//! **Memory.** The pieces that are not confirmed have at most [`HELD`] bytes, and one batch more.
+//! Then the reader waits. A batch has 64 KiB for each shard, and at most 8 MiB, so pieces are of
+//! full size up to 128 shards. A thread keeps one command.
 //!
-//! **The descriptor** is read again every `poll` seconds, and when a shard answers that it is none
-//! any more; also while the reader waits for confirmations. If its generations changed, all threads
-//! end at once, others begin, and what is not confirmed is split anew: were it confirmed by the old
-//! shards alone, it would be missing in those of a generation that appeared.
+//! **The descriptor** is read again every `poll` seconds, and when a key is no shard any more; also
+//! while the reader waits for confirmations. If its generations have changed, all threads end, new
+//! ones begin, and what is not confirmed is split again. Otherwise the old shards alone could
+//! confirm an item, and a new generation would lack it.
 
 use std::{
     collections::HashMap,
@@ -268,7 +268,7 @@ impl Fleet {
         usize::try_from(bytes).unwrap_or(usize::MAX)
     }
 
-    /// Takes a batch of a file. Returns when few enough are under way.
+    /// Takes a batch of a file. Returns when few enough are in flight.
     pub(crate) fn offer(&mut self, file: usize, batch: Batch) -> Result<(), Failure> {
         self.follow()?;
         // What waits for no replica is confirmed as fast as it is sent: more only takes memory.

@@ -17,8 +17,8 @@ pub(crate) const HELD: usize = 48 << 20;
 #[derive(clap::Args, Clone, Copy, Debug)]
 #[group(skip)]
 pub(crate) struct Options {
-    /// Counts an item as loaded when so many replicas have it (WAIT). Without it: 1 for shards on
-    /// servers with replicas, else 0
+    /// Counts an item as loaded when this number of replicas has it (WAIT). Without it: 1 for shards
+    /// on servers with replicas, otherwise 0
     #[arg(long, value_name = "REPLICAS")]
     pub(crate) acks: Option<u64>,
     /// How long to try again when a server cannot be reached

@@ -1,18 +1,18 @@
-//! Asks a filter whether it has items, batch after batch.
+//! Queries a filter, batch after batch.
 //!
 //! ```text
 //!   batch ──▶ BF.BULKEXISTS key LENGTHS blob ──▶ count, bits ──▶ Answers
 //!         └─▶ BF.MEXISTS key item ... (RedisBloom, valkey-bloom) ─┘
-//!   and after each batch BF.INFO key: of a missing filter a server may say that nothing is in it,
-//!   and a shard may have been made anew as another filter
+//!   and after each batch BF.INFO key: a server may answer "absent" for a missing filter, and a
+//!   shard may have been recreated as another filter
 //!
 //!   batch ──split by the rule──▶ piece ──▶ shard 0 ──▶ bits ──┐
 //!                                piece ──▶ shard 1 ──▶ bits ──┴──▶ Answers
 //!                                what is absent there ──▶ base, if there is one
 //! ```
 //!
-//! All shards answer a batch at the same time. If a sharded filter was rebuilt meanwhile, the batch
-//! is asked again, in the new generation.
+//! All shards answer a batch at the same time. If the filter was rebuilt in the meantime, the batch
+//! is queried again, in the new generation.
 
 mod shard;
 
@@ -36,11 +36,11 @@ use crate::{
 };
 use shard::{Shard, is_gone};
 
-/// Asks one filter, in one key or in shards.
+/// A filter to query, in one key or in shards.
 pub(crate) struct Membership {
     name: Vec<u8>,
     targets: Targets,
-    /// The generation that is asked; `None` for a filter in one key.
+    /// The generation that is queried; `None` for a filter in one key.
     generation: Option<Generation>,
     /// How often the descriptor is read, which may name another generation; `None` if it is not.
     poll: Option<Duration>,
@@ -107,7 +107,7 @@ impl Membership {
         Ok(found)
     }
 
-    /// Asks the shards of this generation, and no other one, whatever the descriptor says.
+    /// Queries the shards of this generation, whatever the descriptor says.
     pub(crate) fn of_generation(
         target: &Target,
         name: &[u8],
@@ -130,7 +130,7 @@ impl Membership {
         })
     }
 
-    /// Asks these shards from now on.
+    /// Queries these shards from now on.
     fn adopt(&mut self, generation: Generation, base: Option<Vec<u8>>) {
         let keys = &generation.keys;
         let shard = |(place, key): (usize, &Vec<u8>)| Shard::of(key, shard_at(place, keys.len()));
@@ -149,9 +149,8 @@ impl Membership {
         retry(RETRY_FOR, |_| self.targets.on_node(key, |mut server| work(&mut server)))
     }
 
-    /// The rate of false positives that was asked for, that of the base added; `None` if a server
-    /// does not say.
-    pub(crate) fn asked_rate(&self) -> Result<Option<f64>, Error> {
+    /// The configured error rate, plus that of the base; `None` if a server does not report it.
+    pub(crate) fn error_rate(&self) -> Result<Option<f64>, Error> {
         let of = |key: &[u8]| {
             let read = |server: &mut Connection| Reader::default().read_one(server, key);
             self.patiently(key, read).map(|info| info.error_rate)
@@ -164,7 +163,7 @@ impl Membership {
         Ok(own.zip(of(&base.key)?).map(|(own, base)| own + base))
     }
 
-    /// Whether shards are lost, as far as items were asked for.
+    /// Whether a shard is lost that was queried.
     pub(crate) fn loses_shards(&self) -> bool {
         self.shards.iter().any(|shard| shard.lost)
     }
@@ -186,14 +185,13 @@ impl Membership {
         Error::incomplete(
             format!("{task}: {what}{items}"),
             format!(
-                "Make all shards anew from the source of the items by `rebuild {} --from FILE \
-                 --commit`.",
+                "Recreate all shards from the source of the items: `rebuild {} --from FILE --commit`.",
                 name::typed(&self.name)
             ),
         )
     }
 
-    /// The bytes of a batch, if one command is to have so many.
+    /// The bytes of a batch, if one command is to have `command` bytes.
     pub(crate) fn batch_size(&self, command: u64) -> u64 {
         match self.generation {
             None => command,
@@ -201,8 +199,8 @@ impl Membership {
         }
     }
 
-    /// Asks for all batches, and gives `answered` each of them with its answers, in order. An input
-    /// that has nothing at the moment says `WouldBlock`.
+    /// Queries all batches, and gives `answered` each of them with its answers, in order. An input
+    /// that has nothing at the moment returns `WouldBlock`.
     pub(crate) fn ask(
         &mut self,
         mut batches: impl FnMut() -> Result<Option<Batch>, Error>,
@@ -221,8 +219,8 @@ impl Membership {
             }
             let answers = loop {
                 match self.answers(&batch) {
-                    // A filter in one key is never lost: that it is gone is an error. Of a shard
-                    // the descriptor says whether it was replaced.
+                    // A filter in one key that is gone is an error. The descriptor says whether a
+                    // shard was replaced.
                     Err(error) if self.generation.is_some() && is_gone(&error) => {
                         self.read_descriptor()?;
                     }
@@ -246,7 +244,7 @@ impl Membership {
         for (piece, shard) in pieces.iter().zip(&mut self.shards) {
             shard.send(piece);
         }
-        // Each has its reply received, also behind an error of another one.
+        // All replies are received, also after an error of one shard.
         let received = pieces.iter().zip(&mut self.shards);
         let received: Vec<_> =
             received.map(|(piece, shard)| shard.receive(&self.targets, piece)).collect();
@@ -257,7 +255,7 @@ impl Membership {
         let next = |owner| Answer::of(found[usize::from(owner)].as_mut().and_then(Iterator::next));
         let mut each: Vec<_> = owners.into_iter().map(next).collect();
         if let Some(base) = &mut self.base {
-            // Asked for what no shard has.
+            // It is queried for what no shard has.
             let items = batch.items();
             let places: Vec<_> =
                 (0..items.len()).filter(|at| each[*at] != Answer::Present).collect();
@@ -275,7 +273,8 @@ impl Membership {
         Ok(Answers::of(each))
     }
 
-    /// Reads the descriptor again. If the filter has another generation now, that is asked.
+    /// Reads the descriptor again. If it has another generation now, its shards are queried from
+    /// then on.
     fn read_descriptor(&mut self) -> Result<(), Error> {
         if self.poll.is_none() {
             return Ok(());
@@ -286,7 +285,7 @@ impl Membership {
             return Err(Error::incomplete(
                 format!("{}: its descriptor is gone", name::readable(name)),
                 format!(
-                    "Was the filter removed meanwhile? `info {}` tells what is there.",
+                    "Was the filter removed? `info {}` shows what is there.",
                     name::typed(name)
                 ),
             ));

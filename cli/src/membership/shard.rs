@@ -1,5 +1,5 @@
 //! A shard, or a filter in one key, with its connection: the commands for a batch, and their
-//! replies. If the connection breaks, or the slot moves, the batch is asked again on another one.
+//! replies. If the connection breaks, or the slot moves, the batch is sent again on another one.
 
 use bloom::sharding::Shard as Place;
 use redis::{Cmd, Value};
@@ -26,8 +26,8 @@ pub(super) struct Shard {
     connection: Option<Connection>,
     /// A batch is in flight on the connection.
     sent: bool,
-    /// The key is not this shard: it is lost, or a rebuild replaced it. Whoever is told so reads
-    /// the descriptor before it asks again.
+    /// The key is not this shard: it is lost, or a rebuild replaced it. The caller reads the
+    /// descriptor before it queries again.
     suspected: bool,
     /// It was suspected, and is still not there.
     pub(super) lost: bool,
@@ -43,8 +43,7 @@ impl Shard {
         Self { key: key.to_vec(), place, packed, connection, sent, suspected, lost }
     }
 
-    /// Sends a batch, if it has items and there is a connection. Otherwise it is asked when its
-    /// answer is wanted.
+    /// Sends a batch, if it has items and there is a connection. Otherwise [`Shard::receive`] does.
     pub(super) fn send(&mut self, batch: &Batch) {
         let Some(mut connection) = self.connection.take().filter(|_| batch.count > 0) else {
             return;
@@ -79,7 +78,7 @@ impl Shard {
         Ok(Some(found))
     }
 
-    /// Asks for a batch on a new connection; again, while the server fails or slots move.
+    /// Queries a batch on a new connection; again, while the server fails or slots move.
     fn ask_alone(
         &mut self,
         targets: &Targets,
@@ -109,8 +108,8 @@ impl Shard {
         Ok(())
     }
 
-    /// The commands for a batch. The last one is BF.INFO: of a missing filter a server may say that
-    /// nothing is in it. The filter was there before the first batch, and is there after this one.
+    /// The commands for a batch. The last one is BF.INFO: a server may answer "absent" for a missing
+    /// filter. The filter was there before the first batch, and is there after this one.
     fn commands(&self, batch: &Batch) -> Vec<Cmd> {
         let mut commands = Vec::new();
         if self.packed {

@@ -1,5 +1,5 @@
-//! Which keys belong to a sharded filter, also to one whose descriptor is not whole, and what the
-//! key of a shard tells.
+//! Which keys belong to a sharded filter, even if its descriptor is incomplete, and what the key of
+//! a shard says.
 
 /// The keys of all shards that a descriptor names: of the current and the next generation, of one
 /// that is being reserved, and of one that becomes tombstones (descriptor.rs).

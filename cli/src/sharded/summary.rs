@@ -7,7 +7,7 @@ use crate::filter_info::FilterInfo;
 /// Shards of one generation as one filter.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub(crate) struct Summary {
-    /// Sums of items, capacities and bytes; means of fill and rate, because a question asks one
+    /// Sums of items, capacities and bytes; means of fill and rate, because a query goes to one
     /// shard; the most layers.
     #[serde(flatten)]
     pub(crate) whole: FilterInfo,

@@ -800,10 +800,10 @@ fn a_server_that_stays_away_ends_the_load_and_it_goes_on_later() {
     server.kill();
     let ran = ended(child);
     assert_eq!(ran.code, 5, "{ran:?}");
-    assert!(ran.stderr.contains("go on by the same command with --resume"), "{ran:?}");
+    assert!(ran.stderr.contains("repeat the command with --resume"), "{ran:?}");
     let offset = offset_in(&journal_of(&path)).expect("a journal");
     assert!(offset > 0);
-    assert!(ran.stderr.contains("how many items are in is unknown"), "{ran:?}");
+    assert!(ran.stderr.contains("it is unknown how many items are in the filter"), "{ran:?}");
     server.relaunch();
     let ran = run_at(&server, &format!("load urls --json --resume {}", path.display()));
     assert_eq!(number(&ran.done(), "items"), 100_000, "nothing proves that it has the first ones");
@@ -1127,7 +1127,7 @@ fn a_surplus_hides_no_loss() {
     drop(input);
     let ran = ended(child);
     assert_eq!(ran.code, 5, "{ran:?}");
-    assert!(ran.stderr.contains("how many items are in is unknown"), "{ran:?}");
+    assert!(ran.stderr.contains("it is unknown how many items are in the filter"), "{ran:?}");
 }
 
 #[test]

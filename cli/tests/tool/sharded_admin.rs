@@ -149,7 +149,7 @@ fn a_creation_that_ended_early_is_undone() {
             assert_eq!(client.run(&format!("BF.RESERVE {key} 0.01 9 SHARD {shard} 4")), ok());
         }
         // Nobody uses it, and nobody creates it anew.
-        fails(&run_at(&server, create), 4, "somebody is creating it", "`drop urls`");
+        fails(&run_at(&server, create), 4, "another run is creating it", "`drop urls`");
         fails(&run_at(&server, "info urls"), 5, "half-written", "`drop urls`");
         let ran = run_at(&server, "drop urls");
         let plural = if reserved == 1 { "" } else { "s" };
@@ -218,7 +218,7 @@ fn a_drop_that_ended_early_is_repeated() {
     for words in ["info urls", "check urls x"] {
         fails(&run_at(&server, words), 5, "half-written", "`drop urls`");
     }
-    fails(&run_at(&server, create), 4, "somebody is creating it, or", "`drop urls`");
+    fails(&run_at(&server, create), 4, "another run is creating it, or", "`drop urls`");
     client.cmd(&["DEL", &key("urls", 4, 0)]);
     assert_eq!(run_at(&server, "drop urls").stderr, "urls removed: 3 shards\n");
     assert_eq!(client.run("DBSIZE"), int(0));

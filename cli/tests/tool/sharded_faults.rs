@@ -265,7 +265,7 @@ fn a_rebuild_waits_for_the_largest_poll() {
     let mut child = in_dir(&server, "rebuild urls").spawn().expect("the tool runs");
     let mut errors = child.stderr.take().expect("a pipe");
     for (seconds, poll) in [(6, 100_000), (200_000, 1)] {
-        let wanted = format!("urls: {seconds} s (two times `poll`)");
+        let wanted = format!("urls: waiting {seconds} s (two times `poll`)");
         let (mut text, mut line) = (String::new(), [0; 4096]);
         while !text.contains(&wanted) {
             let length = errors.read(&mut line).expect("the tool talks");

@@ -177,7 +177,7 @@ fn a_sharded_filter_of_one_server_is_loaded_checked_and_verified() {
         let ran = run_at(&server, &format!("verify {name} --json"));
         checked("verify", &ran.stdout);
         assert_eq!(ran.code, 0, "{ran:?}");
-        assert!(ran.stdout.contains("\"asked_rate\":0.001"), "{ran:?}");
+        assert!(ran.stdout.contains("\"error_rate\":0.001"), "{ran:?}");
     }
     let ran = run_with(&server, "load urls3", b"a\nb\n");
     assert_eq!(ran.code, 0, "{ran:?}");
@@ -364,7 +364,7 @@ fn a_resumed_load_says_where_it_goes_on() {
     let loaded = number(&ran.stdout, "items");
     let ran = run_at(&server, &words);
     let grouped = format!("{},{:03}", loaded / 1_000, loaded % 1_000);
-    assert!(ran.stderr.contains(&format!(", behind {grouped} items")), "{ran:?} {loaded}");
+    assert!(ran.stderr.contains(&format!(", after {grouped} items")), "{ran:?} {loaded}");
     ran.done();
     assert_all_in(&server, "urls", &path);
 }
@@ -596,7 +596,7 @@ fn a_base_is_asked_for_what_no_shard_has() {
     let ran = run_at(&server, "check urls from-before new none --answers");
     assert_eq!(ran.stdout, "1\n1\n0\n", "{ran:?}");
     let ran = run_at(&server, "verify urls --json");
-    assert!(ran.stdout.contains("\"asked_rate\":0.003"), "the rates add up: {ran:?}");
+    assert!(ran.stdout.contains("\"error_rate\":0.003"), "the rates add up: {ran:?}");
     // A lost shard: what the base has is known.
     let shard = usize::from(shard_of(b"from-before", 4));
     let key = &descriptor.current.keys[shard];

@@ -42,7 +42,7 @@ fn top_without_a_terminal_prints_all_filters_once() {
     let text = run_at(&server, "top --match u*").done();
     assert_eq!(text.lines().count(), 2, "{text}");
     let text = run_at(&server, "top --match nothing").done();
-    assert_eq!(text, "NAME  ITEMS  OF  FILL  RATE NOW  ASKED  MEMORY  LAYERS\n");
+    assert_eq!(text, "NAME  ITEMS  OF  FILL  RATE NOW  ERROR RATE  MEMORY  LAYERS\n");
     assert_eq!(run_at(&server, "top --match nothing --json").done(), "");
 }
 
@@ -113,8 +113,8 @@ fn the_scan_is_bounded_and_forgives_what_vanishes() {
     assert_eq!(ran.code, 0, "{ran:?}");
     assert_eq!(
         ran.stdout,
-        "NAME  ITEMS   OF  FILL  RATE NOW  ASKED  MEMORY  LAYERS\n\
-         here      5  100  25 %     0.5 %    1 %   208 B       1\n"
+        "NAME  ITEMS   OF  FILL  RATE NOW  ERROR RATE  MEMORY  LAYERS\n\
+         here      5  100  25 %     0.5 %         1 %   208 B       1\n"
     );
     assert_eq!(
         ran.stderr,

@@ -38,7 +38,7 @@ fn a_full_filter_passes() {
     let (start, end) = ran.stdout.split_once(" % positive (").expect("a rate");
     let rate = start.strip_prefix("40,000 probes: ").expect("probes");
     assert!(rate.parse::<f64>().is_ok(), "{ran:?}");
-    let interval = end.strip_prefix("asked 1 %, 95 %: ").expect("the asked rate");
+    let interval = end.strip_prefix("configured 1 %, 95 %: ").expect("the configured rate");
     assert!(interval.ends_with(" %)\n") && interval.contains(" to "), "{ran:?}");
 
     server.client().run("BF.ADD small a");
@@ -57,23 +57,23 @@ fn a_rate_above_what_was_asked_fails() {
     let ran = run_at(&server, "verify urls --error 0.25%");
     assert_eq!((ran.code, ran.stderr.as_str()), (1, ""), "{ran:?}");
     assert!(ran.stdout.starts_with("160,000 probes: "), "{ran:?}");
-    assert!(ran.stdout.contains("asked 0.25 %, 95 %: "), "{ran:?}");
+    assert!(ran.stdout.contains("configured 0.25 %, 95 %: "), "{ran:?}");
     assert!(ran.stdout.ends_with(" %): TOO HIGH\n"), "{ran:?}");
 
     let ran = run_at(&server, "verify urls --error 0.25% --json");
     let report: serde_json::Value = checked("verify", &ran.stdout).remove(0);
     assert_eq!((ran.code, &report["passed"]), (1, &false.into()));
     assert_eq!(report["probes"], 160_000);
-    assert_eq!(report["asked_rate"], 0.0025);
+    assert_eq!(report["error_rate"], 0.0025);
     let number = |name: &str| report[name].as_f64().expect("a number");
     assert!(number("rate_low") < number("rate") && number("rate") < number("rate_high"));
     assert_eq!(number("positives") / 160_000.0, number("rate"));
     assert_eq!(report["name"], "urls");
 }
 
-/// A server that does not tell the asked rate: nothing is compared.
+/// A server that does not tell the configured rate: nothing is compared.
 #[test]
-fn an_unknown_asked_rate_is_no_pass() {
+fn an_unknown_error_rate_is_no_pass() {
     let fields = ["Capacity", ":100", "Size", ":208", "Number of filters", ":1"];
     let more = ["Number of items inserted", ":5", "Expansion rate", "$-1"];
     let info = array(&[&fields[..], &more].concat());

@@ -96,7 +96,7 @@ struct Seen<'d> {
 }
 
 /// What the user asked for.
-pub(super) struct Asked<'a> {
+pub(super) struct Request<'a> {
     pub(super) name: &'a [u8],
     /// What separates it from the filter that was shown before.
     pub(super) before: &'a str,
@@ -108,12 +108,12 @@ pub(super) struct Asked<'a> {
 /// # Errors
 /// `Error::Incomplete` if a shard is lost, after all is shown.
 pub(super) fn show(
-    asked: &Asked<'_>,
+    request: &Request<'_>,
     descriptor: &Descriptor,
     servers: &Servers,
     nodes: &Nodes,
 ) -> Result<(), Error> {
-    let Asked { name, before, output } = *asked;
+    let Request { name, before, output } = *request;
     let current = Seen::of(&descriptor.current, servers, nodes)?;
     let next = descriptor.next.as_ref().ok().and_then(Option::as_ref);
     let next = next.map(|next| Seen::of(next, servers, nodes)).transpose()?;
@@ -129,8 +129,8 @@ pub(super) fn show(
     output.data(&shown, format_args!("{before}{text}"))?;
     current.verdict(name, |name| {
         format!(
-            "Answers for its items are unknown. `rebuild {name} --from FILE --commit` makes all \
-             shards anew."
+            "Answers for its items are unknown. `rebuild {name} --from FILE --commit` recreates all \
+             shards."
         )
     })?;
     sharded::filled(name, descriptor)?;
@@ -138,7 +138,7 @@ pub(super) fn show(
     let is_old = next.generation.number < descriptor.current.number;
     next.verdict(name, |name| {
         if is_old {
-            format!("The filter was rebuilt, but for its end: `rebuild {name} --commit`.")
+            format!("The rebuild is not finished: `rebuild {name} --commit`.")
         } else {
             format!("Give up the next generation by `rebuild {name} --abort`, and begin it again.")
         }
@@ -244,7 +244,7 @@ impl<'d> Seen<'d> {
             self.generation.number,
             self.readable_lost()
         );
-        let asked = ("asked", amount::readable_rate(self.generation.error_rate));
+        let error_rate = ("error rate", amount::readable_rate(self.generation.error_rate));
         let mut lines = vec![("shards", shards)];
         if let Some(Summary { whole, worst_fill, worst_rate, .. }) = &self.summary {
             let rate =
@@ -263,7 +263,7 @@ impl<'d> Seen<'d> {
             lines.push(("items", format!("{items} of {of} ({share})")));
             lines.push(("fill", worst(whole.fill, worst_fill, "fullest")));
             lines.push(("rate now", worst(whole.rate_now, worst_rate, "worst")));
-            lines.push(asked);
+            lines.push(error_rate);
             lines.push(("memory", amount::readable_bytes(whole.bytes)));
             let bytes = self.shards.iter().filter_map(|shard| Some(shard.info()?.bytes));
             let allocated = Need::of(bytes).allocated;
@@ -275,7 +275,7 @@ impl<'d> Seen<'d> {
             }
             lines.push(("layers", format!("{} at most", whole.layer_count)));
         } else {
-            lines.push(asked);
+            lines.push(error_rate);
         }
         if let Some(base) = &descriptor.base {
             lines.push(("base", name::readable(base)));
@@ -340,7 +340,7 @@ fn read(
             // The number is the line's own.
             Some(own) if own == shard => Ok(Ok(FilterInfo { shard: None, ..info })),
             Some((index, count)) => lost(&format!("is shard {index} of {count}")),
-            // BF.ADD made it anew, perhaps; or the server has another module.
+            // Perhaps BF.ADD recreated it, or the server has another module.
             None => lost("is a filter that is no shard"),
         },
         Err(error) if error.is(Kind::NotFound) => lost("does not exist"),

@@ -116,7 +116,7 @@ impl Rebuild<'_> {
         if seen.descriptor.exchange().is_none() {
             return Err(Error::incomplete(
                 format!("rebuild {}: the fields of the next generation are damaged", self.shown),
-                "Give it up by --abort.",
+                "Give up by --abort.",
             ));
         }
         self.step(seen, Step::Exchanged, |now, _| {
@@ -324,7 +324,7 @@ impl Rebuild<'_> {
         loop {
             let seconds = largest.saturating_mul(2);
             self.output.remark(format_args!(
-                "{}: {seconds} s (two times `poll`), until every client {until}",
+                "{}: waiting {seconds} s (two times `poll`) until every client {until}",
                 self.shown
             ));
             // Clients go by the value that they have read: if it grows, they take longer.

@@ -164,8 +164,8 @@ mod tests {
         let text = "urls: 4 items are confirmed, the 2 after them perhaps\n  ... --skip 9.\n";
         assert_eq!(ran(Begin::Skipped(5), 5, "", text).claim(20), 5..9);
         assert_eq!(ran(Begin::Skipped(5), 0, "{\"items\":15}", "").claim(20), 5..20);
-        let text = "a: goes on at byte 70, behind 1,000 items\n\
-                    b: goes on at byte 8, behind 2 items\n\
+        let text = "a: continues at byte 70, after 1,000 items\n\
+                    b: continues at byte 8, after 2 items\n\
                     redis-bloom: load urls: broken; 30 items are in\n";
         assert_eq!(ran(Begin::Resumed, 5, "", text).claim(2_000), 0..1_032);
         assert_eq!(ran(Begin::Resumed, 0, "{\"items\":998}", text).fault(2_000, &[], false), None);
