@@ -164,6 +164,11 @@ pub(crate) fn readable_rate(rate: f64) -> String {
     format!("{shortened} %")
 }
 
+/// Like [`readable_rate`], of a rate that a server may not report.
+pub(crate) fn known_rate(rate: Option<f64>) -> String {
+    rate.map_or_else(|| "-".to_owned(), readable_rate)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

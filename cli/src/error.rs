@@ -140,16 +140,6 @@ impl Error {
         }
     }
 
-    /// This error with other words for what happened.
-    pub(crate) fn named(self, text: String) -> Self {
-        match self {
-            Self::Usage { hint, .. } => Self::Usage { what: text, hint },
-            Self::RefusedPartly { hint, .. } => Self::RefusedPartly { what: text, hint },
-            Self::Incomplete { hint, .. } => Self::Incomplete { what: text, hint },
-            other => other,
-        }
-    }
-
     /// The exit code.
     pub(crate) fn exit(&self) -> Exit {
         match self {

@@ -13,7 +13,7 @@ use redis::{Cmd, Value};
 use serde::Serialize;
 
 use crate::{
-    connection::Connection,
+    connection::{Connection, accepted},
     error::Error,
     name,
     refusal::Kind,
@@ -136,7 +136,7 @@ impl Reader {
         let mut found = Vec::new();
         let mut results = Vec::new();
         for (key, reply) in keys.iter().zip(connection.request_all(&commands)?) {
-            match accepted(connection, reply).and_then(FilterInfo::from_fields) {
+            match accepted("BF.INFO", reply).and_then(FilterInfo::from_fields) {
                 Ok(info) => {
                     results.push(Ok(found.len()));
                     found.push((&key[..], info));
@@ -170,7 +170,7 @@ impl Reader {
         for (_, info) in infos {
             info.module = module;
             for (word, reply) in words.iter().zip(&mut replies) {
-                match accepted(connection, reply) {
+                match accepted("BF.INFO", reply) {
                     Ok(reply) => info.take(word, &reply)?,
                     Err(error) if error.passes() => passing = Some(error),
                     // The filter may be gone by now.
@@ -311,12 +311,4 @@ fn shard(value: &Value) -> Result<Option<(u64, u64)>, Error> {
 
 fn double(value: &Value) -> Result<f64, Error> {
     reply::double(value).ok_or_else(|| Error::reply("BF.INFO", value))
-}
-
-/// The reply, or the server's error.
-fn accepted(connection: &Connection, reply: Value) -> Result<Value, Error> {
-    match reply {
-        Value::ServerError(error) => Err(connection.refused("BF.INFO", &error)),
-        reply => Ok(reply),
-    }
 }

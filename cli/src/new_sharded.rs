@@ -130,10 +130,12 @@ impl NewSharded<'_> {
 
     /// The error of a run that took the lock.
     fn half_written(&self, error: Error) -> Error {
-        let what = format!("{} is half-written: {error}", name::readable(self.name));
-        match error {
-            Error::Incomplete { .. } => Error::incomplete(what, self.go_on()),
-            error => error.partly(self.go_on()).named(what),
+        let text = format!("{} is half-written: {error}", name::readable(self.name));
+        match error.partly(self.go_on()) {
+            Error::Usage { hint, .. } => Error::Usage { what: text, hint },
+            Error::RefusedPartly { hint, .. } => Error::RefusedPartly { what: text, hint },
+            Error::Incomplete { .. } => Error::incomplete(text, self.go_on()),
+            other => other,
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Progress on stderr: a bar on a terminal, else a line every ten seconds.
+//! Progress on stderr: a bar on a terminal, otherwise a line every ten seconds.
 //!
 //! ```text
 //! part-07.txt  [=========>        ]  52 %  5.21 G of 10.0 G  17.9 M/s  ETA 4:28
@@ -8,35 +8,19 @@ use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
-use crate::{amount, output::Output};
+use crate::output::Output;
 
 /// Time between two lines where no bar is drawn.
 const LINE_EVERY: Duration = Duration::from_secs(10);
 /// Time between two drawings of the bar.
 const DRAWN_EVERY: Duration = Duration::from_millis(100);
 
-/// What is counted.
-#[derive(Clone, Copy, Debug)]
-pub(crate) enum Unit {
-    Items,
-    Bytes,
-}
-
-impl Unit {
-    fn readable(self, amount: u64) -> String {
-        match self {
-            Self::Items => amount::readable_items(amount),
-            Self::Bytes => amount::readable_bytes(amount),
-        }
-    }
-}
-
 /// The progress of one input.
 pub(crate) struct Progress {
     output: Output,
     bar: Option<ProgressBar>,
     label: String,
-    /// Where the work ends, in bytes; `None` if nobody knows.
+    /// Where the work ends, in bytes; `None` if that is unknown.
     length: Option<u64>,
     /// Where the work began, in bytes.
     begin: u64,
@@ -77,17 +61,17 @@ impl Progress {
         self
     }
 
-    /// Shows that the work is at `position` of its length, and has done `amount` units.
-    pub(crate) fn at(&mut self, position: u64, amount: u64, unit: Unit) {
+    /// Shows that the work is at `position` of its length, and that this run has done `amount` of
+    /// what `readable` writes.
+    pub(crate) fn at(&mut self, position: u64, amount: u64, readable: fn(u64) -> String) {
         let every = if self.bar.is_some() { DRAWN_EVERY } else { LINE_EVERY };
         if !self.output.talks() || self.shown.elapsed() < every {
             return;
         }
         self.shown = Instant::now();
         let elapsed = self.started.elapsed().as_secs_f64();
-        let mut text = unit.readable(amount);
-        let rate = self.done(amount, unit) as f64 / elapsed;
-        text += &format!("  {}/s", unit.readable(rate as u64));
+        let rate = (amount as f64 / elapsed) as u64;
+        let mut text = format!("{}  {}/s", readable(amount), readable(rate));
         if let Some(length) = self.length
             && position > self.begin
         {
@@ -107,15 +91,6 @@ impl Progress {
                     });
                 self.output.remark(format_args!("{}{share}  {text}", self.label));
             }
-        }
-    }
-
-    /// What this run has done. Bytes are counted from the start of the work, items from the start
-    /// of the run.
-    fn done(&self, amount: u64, unit: Unit) -> u64 {
-        match unit {
-            Unit::Bytes => amount.saturating_sub(self.begin),
-            Unit::Items => amount,
         }
     }
 }

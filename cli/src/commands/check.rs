@@ -17,7 +17,7 @@ use crate::{
     membership::{Answer, Answers, Membership},
     name::{self, Named},
     output::{self, Output},
-    progress::{Progress, Unit},
+    progress::Progress,
 };
 
 /// Queries items; exits with status 1 if one is absent
@@ -99,7 +99,7 @@ impl Arguments {
                 let batch = batches.next_batch().map_err(Error::file("stdin"))?;
                 if let Some(batch) = &batch {
                     items += batch.count;
-                    progress.at(batch.end, items, Unit::Items);
+                    progress.at(batch.end, items, amount::readable_items);
                 }
                 Ok(batch)
             };

@@ -19,7 +19,7 @@ use crate::{
     name::{self, Named},
     output::Output,
     part_file,
-    progress::{Progress, Unit},
+    progress::Progress,
     refusal::Kind,
     retry::{RETRY_FOR, retry},
 };
@@ -67,7 +67,7 @@ impl Arguments {
             let mut server = targets.connect_for(key)?;
             let info = Reader::default().read_one(&mut server, key)?;
             let mut progress = Progress::new(output, "dump", Some(info.bytes));
-            let watch = &mut |bytes| progress.at(bytes, bytes, Unit::Bytes);
+            let watch = &mut |bytes| progress.at(bytes, bytes, amount::readable_bytes);
             Ok((info.module, dump.run(&mut server, &info, watch)?))
         })
         .map_err(|error| match error {

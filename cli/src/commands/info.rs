@@ -92,8 +92,6 @@ impl Arguments {
 
 /// The filter for people.
 fn text_of(name: &str, info: &FilterInfo, coloured: bool) -> String {
-    let unknown = || "-".to_owned();
-    let rate = |rate: Option<f64>| rate.map_or_else(unknown, amount::readable_rate);
     let mut lines = vec![
         ("module", info.module.name().to_owned()),
         ("holds", info.cells.name().to_owned()),
@@ -106,9 +104,9 @@ fn text_of(name: &str, info: &FilterInfo, coloured: bool) -> String {
                 amount::readable_rate(info.items as f64 / info.capacity.max(1) as f64)
             ),
         ),
-        ("fill", rate(info.fill)),
-        ("rate now", rate(info.rate_now)),
-        ("error rate", rate(info.error_rate)),
+        ("fill", amount::known_rate(info.fill)),
+        ("rate now", amount::known_rate(info.rate_now)),
+        ("error rate", amount::known_rate(info.error_rate)),
         ("memory", amount::readable_bytes(info.bytes)),
         ("needs", Need::of([info.bytes]).text()),
         ("expansion", info.readable_expansion()),

@@ -26,7 +26,7 @@ use crate::{
     interrupt,
     name::{self, Named},
     output::Output,
-    progress::{Progress, Unit},
+    progress::Progress,
     restore_key::{begin, holds, load},
     retry::{RETRY_FOR, retry},
     watched::watched,
@@ -196,7 +196,7 @@ impl Filling<'_> {
         begins?;
         let label = name::readable(self.key);
         let mut progress = Progress::new(self.output, &label, reader.length());
-        let watch = &mut |at| progress.at(at, at, Unit::Bytes);
+        let watch = &mut |at| progress.at(at, at, amount::readable_bytes);
         load(&mut server, self.key, &mut reader, watch)?;
         Ok((reader, header.data))
     }

@@ -194,7 +194,6 @@ fn table(lines: &[Line<'_>], width: Option<usize>) -> Table {
     let room = NUMBERS_WIDTH + if sharded { SHARDS_WIDTH } else { 0 };
     let width = width.map(|width| width.saturating_sub(room).max(12));
     let mut table = Table::new(&columns);
-    let rate = |rate: Option<f64>| rate.map_or_else(|| "-".to_owned(), amount::readable_rate);
     for line in lines {
         let info = &line.info;
         let mut name = line.shown.clone();
@@ -210,9 +209,9 @@ fn table(lines: &[Line<'_>], width: Option<usize>) -> Table {
         cells.extend([
             amount::readable_items(info.items),
             amount::readable_items(info.capacity),
-            rate(info.fill),
-            rate(info.rate_now),
-            rate(info.error_rate),
+            amount::known_rate(info.fill),
+            amount::known_rate(info.rate_now),
+            amount::known_rate(info.error_rate),
             amount::readable_bytes(info.bytes),
             // More than the reservation.
             format!("{}{}", info.layer_count, if info.layer_count > 1 { "+" } else { "" }),

@@ -21,7 +21,7 @@ use crate::{
     membership::Membership,
     name::{self, Named},
     output::Output,
-    progress::{Progress, Unit},
+    progress::Progress,
     statistics,
 };
 
@@ -114,7 +114,7 @@ fn count_positives(
     membership.ask(next, |_, answers| {
         positives += answers.present;
         answered += answers.items - answers.unknown;
-        progress.at(answered, answered, Unit::Items);
+        progress.at(answered, answered, amount::readable_items);
         Ok(())
     })?;
     Ok((answered, positives))

@@ -352,6 +352,14 @@ pub(crate) fn name_of(command: &Cmd) -> String {
     }
 }
 
+/// The reply, or the server's error as that of `command`.
+pub(crate) fn accepted(command: &str, reply: Value) -> Result<Value, Error> {
+    match reply {
+        Value::ServerError(error) => Err(Error::refused(command, text_of(&error))),
+        reply => Ok(reply),
+    }
+}
+
 /// An error reply as the server wrote it: `ERR not found`.
 pub(crate) fn text_of(error: &ServerError) -> String {
     match error.details() {

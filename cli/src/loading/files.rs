@@ -15,11 +15,12 @@ use super::{
     route::{Options, Route, Totals},
 };
 use crate::{
+    amount,
     connection::{Target, Targets},
     error::Error,
     interrupt, items,
     output::Output,
-    progress::{Progress, Unit},
+    progress::Progress,
 };
 
 /// The longest sleep without a look for Ctrl-C.
@@ -110,7 +111,7 @@ pub(crate) fn read_all(
             items += batch.count;
             let end = batch.end;
             fleet.offer(number, batch)?;
-            progress.at(end, items, Unit::Items);
+            progress.at(end, items, amount::readable_items);
         }
         if !input.is_unchanged() {
             fleet.finish()?;

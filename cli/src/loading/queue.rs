@@ -70,7 +70,8 @@ impl Queue {
 
     /// Notes that nothing in flight reached the filter, or may be sent again. Returns the items.
     pub(super) fn withdraw(&mut self) -> u64 {
-        let items = self.in_flight_items();
+        let pieces = self.pieces.range(self.answered..self.sent);
+        let items = pieces.map(|(piece, _)| piece.batch.count).sum();
         self.sent = self.answered;
         items
     }
@@ -78,11 +79,6 @@ impl Queue {
     /// Notes that what was answered may not be in the filter.
     pub(super) fn doubt(&mut self) {
         self.answered = 0;
-    }
-
-    fn in_flight_items(&self) -> u64 {
-        let pieces = self.pieces.range(self.answered..self.sent);
-        pieces.map(|(piece, _)| piece.batch.count).sum()
     }
 
     /// Removes the pieces that were answered.

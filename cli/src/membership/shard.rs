@@ -5,7 +5,7 @@ use bloom::sharding::Shard as Place;
 use redis::{Cmd, Value};
 
 use crate::{
-    connection::{Connection, Targets, text_of},
+    connection::{Connection, Targets, accepted, text_of},
     error::Error,
     items::Batch,
     loading::not_shard,
@@ -146,14 +146,6 @@ impl Shard {
 /// Whether an error means that the key is not this shard: it is lost, or the filter was rebuilt.
 pub(super) fn is_gone(error: &Error) -> bool {
     error.refusal().is_some_and(Refusal::is_gone)
-}
-
-/// The reply, or the server's error.
-fn accepted(command: &str, reply: Value) -> Result<Value, Error> {
-    match reply {
-        Value::ServerError(error) => Err(Error::refused(command, text_of(&error))),
-        reply => Ok(reply),
-    }
 }
 
 /// The bits of a reply to `BF.BULKEXISTS` for so many items. An error is the last element, behind

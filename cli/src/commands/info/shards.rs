@@ -60,18 +60,12 @@ struct ShownShard<'s> {
     info: Option<&'s FilterInfo>,
 }
 
-/// What a shard answered.
+/// What a shard answered, and the primary that has its slot.
 struct Read {
     node: Option<String>,
-    result: Result<FilterInfo, Trouble>,
-}
-
-/// Why a shard has no answers.
-enum Trouble {
-    /// There is no such filter at its key.
-    Lost(String),
-    /// It may be as it should be.
-    Unread(Error),
+    /// `Error::Incomplete` if it is lost: there is no such filter at its key. With another error it
+    /// may be as it should be.
+    result: Result<FilterInfo, Error>,
 }
 
 impl Read {
@@ -79,12 +73,8 @@ impl Read {
         self.result.as_ref().ok()
     }
 
-    fn problem(&self) -> Option<String> {
-        match &self.result {
-            Ok(_) => None,
-            Err(Trouble::Lost(text)) => Some(text.clone()),
-            Err(Trouble::Unread(error)) => Some(error.to_string()),
-        }
+    fn is_lost(&self) -> bool {
+        matches!(self.result, Err(Error::Incomplete { .. }))
     }
 }
 
@@ -151,14 +141,11 @@ impl<'d> Seen<'d> {
         let results = on_each(servers, &generation.keys, |server, place| {
             read(server, &generation.keys[place], (place as u64, count))
         })?;
-        let shards: Vec<_> = results
-            .into_iter()
-            .zip(&generation.keys)
-            .map(|(result, key)| Read {
-                node: nodes.node_of(key).map(ToString::to_string),
-                result: result.unwrap_or_else(|error| Err(Trouble::Unread(error))),
-            })
-            .collect();
+        let read = |(result, key): (_, &Vec<u8>)| Read {
+            node: nodes.node_of(key).map(ToString::to_string),
+            result,
+        };
+        let shards: Vec<_> = results.into_iter().zip(&generation.keys).map(read).collect();
         let all = shards.iter().enumerate();
         let summary =
             Summary::of(all.filter_map(|(place, shard)| Some((place as u64, shard.info()?))));
@@ -166,8 +153,7 @@ impl<'d> Seen<'d> {
     }
 
     fn lost(&self) -> usize {
-        let lost = |shard: &&Read| matches!(shard.result, Err(Trouble::Lost(_)));
-        self.shards.iter().filter(lost).count()
+        self.shards.iter().filter(|shard| shard.is_lost()).count()
     }
 
     fn readable_lost(&self) -> String {
@@ -183,7 +169,7 @@ impl<'d> Seen<'d> {
             shard: place,
             key: Named::key(key),
             node: shard.node.as_deref(),
-            problem: shard.problem(),
+            problem: shard.result.as_ref().err().map(ToString::to_string),
             info: shard.info(),
         });
         ShownGeneration {
@@ -203,7 +189,7 @@ impl<'d> Seen<'d> {
         for (place, (shard, key)) in self.shards.into_iter().zip(&self.generation.keys).enumerate()
         {
             match shard.result {
-                Err(Trouble::Lost(text)) => {
+                Err(Error::Incomplete { what, .. }) => {
                     let others = match lost {
                         1 => String::new(),
                         all => format!(", and {} more", all - 1),
@@ -211,11 +197,11 @@ impl<'d> Seen<'d> {
                     let hint = hint(&name::typed(name));
                     let (name, key) = (name::readable(name), name::readable(key));
                     return Err(Error::incomplete(
-                        format!("{name}: shard {place} of {count} is LOST: {key} {text}{others}"),
+                        format!("{name}: shard {place} of {count} is LOST: {key} {what}{others}"),
                         hint,
                     ));
                 }
-                Err(Trouble::Unread(error)) => unread = unread.or(Some(error)),
+                Err(error) => unread = unread.or(Some(error)),
                 Ok(_) => {}
             }
         }
@@ -247,14 +233,12 @@ impl<'d> Seen<'d> {
         let error_rate = ("error rate", amount::readable_rate(self.generation.error_rate));
         let mut lines = vec![("shards", shards)];
         if let Some(Summary { whole, worst_fill, worst_rate, .. }) = &self.summary {
-            let rate =
-                |rate: Option<f64>| rate.map_or_else(|| "-".to_owned(), amount::readable_rate);
             let worst = |mean: Option<f64>, worst: &Option<Worst>, word: &str| match worst {
                 Some(Worst { shard, value }) => {
                     let value = amount::readable_rate(*value);
-                    format!("{}, the {word} shard {value} (#{shard})", rate(mean))
+                    format!("{}, the {word} shard {value} (#{shard})", amount::known_rate(mean))
                 }
-                None => rate(mean),
+                None => amount::known_rate(mean),
             };
             let made_for = self.generation.capacity;
             let share = amount::readable_rate(whole.items as f64 / made_for.max(1) as f64);
@@ -300,21 +284,19 @@ impl<'d> Seen<'d> {
         let mut columns = numbers.map(Column::Number).to_vec();
         columns.extend([Column::Text("NODE"), Column::Text("KEY")]);
         let mut table = Table::new(&columns);
-        let unknown = || "-".to_owned();
-        let rate = |rate: Option<f64>| rate.map_or_else(unknown, amount::readable_rate);
         for (place, (shard, key)) in self.shards.iter().zip(&self.generation.keys).enumerate() {
-            let node = shard.node.clone().unwrap_or_else(unknown);
+            let node = shard.node.as_deref().unwrap_or("-").to_owned();
             let numbers = match &shard.result {
                 Ok(info) => [
                     amount::readable_items(info.items),
                     amount::readable_items(info.capacity),
-                    rate(info.fill),
-                    rate(info.rate_now),
+                    amount::known_rate(info.fill),
+                    amount::known_rate(info.rate_now),
                     amount::readable_bytes(info.bytes),
                     info.layer_count.to_string(),
                 ],
-                Err(trouble) => {
-                    let word = if matches!(trouble, Trouble::Lost(_)) { "LOST" } else { "?" };
+                Err(_) => {
+                    let word = if shard.is_lost() { "LOST" } else { "?" };
                     [word, "-", "-", "-", "-", "-"].map(str::to_owned)
                 }
             };
@@ -329,22 +311,18 @@ impl<'d> Seen<'d> {
 }
 
 /// Reads a shard.
-fn read(
-    server: &mut Connection,
-    key: &[u8],
-    shard: (u64, u64),
-) -> Result<Result<FilterInfo, Trouble>, Error> {
-    let lost = |text: &str| Ok(Err(Trouble::Lost(text.to_owned())));
+fn read(server: &mut Connection, key: &[u8], shard: (u64, u64)) -> Result<FilterInfo, Error> {
+    let lost = |what: String| Err(Error::incomplete(what, ""));
     match Reader::default().read_one(server, key) {
         Ok(info) => match info.shard {
             // The number is the line's own.
-            Some(own) if own == shard => Ok(Ok(FilterInfo { shard: None, ..info })),
-            Some((index, count)) => lost(&format!("is shard {index} of {count}")),
+            Some(own) if own == shard => Ok(FilterInfo { shard: None, ..info }),
+            Some((index, count)) => lost(format!("is shard {index} of {count}")),
             // Perhaps BF.ADD recreated it, or the server has another module.
-            None => lost("is a filter that is no shard"),
+            None => lost("is a filter that is no shard".to_owned()),
         },
-        Err(error) if error.is(Kind::NotFound) => lost("does not exist"),
-        Err(error) if error.is(Kind::WrongType) => lost("holds another type"),
+        Err(error) if error.is(Kind::NotFound) => lost("does not exist".to_owned()),
+        Err(error) if error.is(Kind::WrongType) => lost("holds another type".to_owned()),
         Err(error) => Err(error),
     }
 }

@@ -26,7 +26,7 @@ use crate::{
     name,
     new_shard::{any_of, reserve_all},
     output::Output,
-    progress::{Progress, Unit},
+    progress::Progress,
     refusal::Kind,
     stamp::Stamp,
 };
@@ -267,7 +267,7 @@ impl Rebuild<'_> {
                 items += answers.items;
                 unknown += answers.unknown;
                 absent += answers.items - answers.present - answers.unknown;
-                progress.at(batch.end, items, Unit::Items);
+                progress.at(batch.end, items, amount::readable_items);
                 Ok(())
             })?;
         }

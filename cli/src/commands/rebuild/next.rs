@@ -109,77 +109,39 @@ pub(super) fn next(step: Option<Step>, foreign: bool, filled: bool, asked: Asked
 
 #[cfg(test)]
 mod tests {
-    use clap::ValueEnum as _;
-
     use super::*;
 
-    /// The step after an action that was done; `None` inside: the run ends.
-    fn after(step: Option<Step>, action: Action) -> Option<Option<Step>> {
-        Some(match action {
-            Action::Begin => Some(Step::Reserving),
-            Action::Reserve => Some(Step::Waiting),
-            Action::AwaitAdders | Action::FillAgain => Some(Step::Filling),
-            Action::Fill => Some(Step::Filled),
-            Action::Exchange => Some(Step::Exchanged),
-            Action::AwaitReaders => Some(Step::Committed),
-            Action::Retire => Some(Step::Aborted),
-            Action::Bury { last: false } => None,
-            Action::Bury { last: true } | Action::Stop | Action::Refuse(_) => return None,
-        })
-        .filter(|next: &Option<Step>| *next != step || step.is_none())
-    }
-
-    /// Every step and every command line: the run ends, what it does fits the step, and a step
-    /// behind the exchange is reached from a filled generation alone.
+    /// The table above: no option, --from, --commit, --from --commit, --abort.
     #[test]
-    fn every_run_ends_and_no_action_is_out_of_order() {
-        let steps = [None].into_iter().chain(Step::value_variants().iter().copied().map(Some));
-        let asked = (0..8).map(|bits| Asked {
-            files: bits & 1 > 0,
-            commit: bits & 2 > 0,
-            abort: bits & 4 > 0,
-        });
-        // clap refuses --abort beside the other two.
-        let asked: Vec<_> =
-            asked.filter(|asked| !asked.abort || !asked.files && !asked.commit).collect();
-        assert_eq!(asked.len(), 5);
-        let mut runs = 0;
-        for first in steps {
-            for &asked in &asked {
-                for foreign in [false, true] {
-                    runs += 1;
-                    let (mut step, mut filled, mut done) = (first, false, 0);
-                    loop {
-                        let action = next(step, foreign && step == first, filled, asked);
-                        let fits = match action {
-                            Action::Begin => step.is_none() && !asked.abort,
-                            Action::Reserve => step == Some(Step::Reserving),
-                            Action::AwaitAdders => step == Some(Step::Waiting),
-                            Action::Fill => step == Some(Step::Filling) && asked.files,
-                            Action::FillAgain => step == Some(Step::Filled) && !filled,
-                            Action::Exchange => step == Some(Step::Filled) && asked.commit,
-                            Action::AwaitReaders => step == Some(Step::Exchanged) && asked.commit,
-                            Action::Retire => {
-                                asked.abort
-                                    && ![Some(Step::Exchanged), Some(Step::Committed)]
-                                        .contains(&step)
-                            }
-                            Action::Bury { .. } => {
-                                [Some(Step::Committed), Some(Step::Aborted)].contains(&step)
-                            }
-                            // Only a run that has changed nothing is refused.
-                            Action::Refuse(_) => done == 0 || step.is_none(),
-                            Action::Stop => !asked.abort,
-                        };
-                        assert!(fits, "{first:?}, {asked:?}: {action:?} at {step:?}");
-                        filled |= action == Action::Fill;
-                        let Some(next) = after(step, action) else { break };
-                        (step, done) = (next, done + 1);
-                        assert!(done < 10, "{first:?}, {asked:?}: without an end");
-                    }
-                }
+    fn what_a_run_does_at_each_step() {
+        use Action::{
+            AwaitAdders, AwaitReaders, Begin, Bury, Exchange, Fill, FillAgain, Refuse, Reserve,
+            Retire, Stop,
+        };
+        let [answers, unfilled] = [Refusal::Exchanged, Refusal::Unfilled].map(Refuse);
+        let [goes_on, ends] = [false, true].map(|last| Bury { last });
+        let none = Refuse(Refusal::NoRebuild);
+        for (step, filled, actions) in [
+            (None, false, [Begin, Begin, unfilled, Begin, none]),
+            (Some(Step::Reserving), false, [Reserve, Reserve, unfilled, Reserve, Retire]),
+            (Some(Step::Waiting), false, [AwaitAdders, AwaitAdders, unfilled, AwaitAdders, Retire]),
+            (Some(Step::Filling), false, [Stop, Fill, unfilled, Fill, Retire]),
+            (Some(Step::Filled), false, [Stop, FillAgain, Exchange, FillAgain, Retire]),
+            (Some(Step::Filled), true, [Stop, Stop, Exchange, Exchange, Retire]),
+            (Some(Step::Exchanged), true, [answers, answers, AwaitReaders, AwaitReaders, answers]),
+            (Some(Step::Committed), true, [goes_on, goes_on, ends, ends, answers]),
+            (Some(Step::Aborted), false, [goes_on, goes_on, unfilled, goes_on, ends]),
+        ] {
+            for (place, action) in actions.into_iter().enumerate() {
+                let (files, commit, abort) = (place % 2 == 1, place / 2 == 1, place == 4);
+                let asked = Asked { files, commit, abort };
+                assert_eq!(next(step, false, filled, asked), action, "{step:?}, {asked:?}");
             }
         }
-        assert_eq!(runs, 8 * 5 * 2);
+        // A next generation that another program made can be given up alone.
+        for abort in [false, true] {
+            let action = next(None, true, false, Asked { abort, ..Asked::default() });
+            assert_eq!(action, if abort { Retire } else { Refuse(Refusal::Foreign) });
+        }
     }
 }
