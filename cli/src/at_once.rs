@@ -61,7 +61,7 @@ impl Servers {
         let (mut offset, mut longest) = (None, SILENCE);
         loop {
             // A reply after the time of the connection would not be seen.
-            let most = longest.min(server.target().timeout() / 2);
+            let most = longest.min(server.target().timeout / 2);
             longest = WAIT;
             if acknowledged(server, 1, &mut offset, most)? {
                 return Ok(());

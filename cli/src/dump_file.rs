@@ -66,11 +66,12 @@ pub(crate) struct Chunk {
     pub(crate) data: Vec<u8>,
 }
 
-/// What the last record tells.
+/// What the last record says.
 #[derive(Default)]
-struct Totals {
-    chunks: u64,
-    bytes: u64,
+pub(crate) struct Totals {
+    pub(crate) chunks: u64,
+    /// Bytes of data.
+    pub(crate) bytes: u64,
     /// Of the checksums of all records.
     checksums: Xxh3,
     /// The iterator of the last chunk.
@@ -101,7 +102,8 @@ enum Sink {
 /// Writes a dump.
 pub(crate) struct Writer {
     sink: Sink,
-    totals: Totals,
+    /// What was written so far.
+    pub(crate) totals: Totals,
 }
 
 impl Writer {
@@ -120,16 +122,6 @@ impl Writer {
         let checksum = writer.record(&head, &[])?;
         writer.totals.checksums.update(&checksum);
         Ok(writer)
-    }
-
-    /// Chunks so far.
-    pub(crate) fn chunks(&self) -> u64 {
-        self.totals.chunks
-    }
-
-    /// Bytes of data so far.
-    pub(crate) fn bytes(&self) -> u64 {
-        self.totals.bytes
     }
 
     /// Appends a chunk.
@@ -198,11 +190,13 @@ pub(crate) struct Reader {
     input: BufReader<Input>,
     path: PathBuf,
     /// Bytes of the file; `None` of a pipe.
-    length: Option<u64>,
+    pub(crate) length: Option<u64>,
     /// Bytes that were read and are right.
-    position: u64,
-    product: String,
-    totals: Totals,
+    pub(crate) position: u64,
+    /// The module that the filter came from.
+    pub(crate) product: String,
+    /// What was read so far.
+    pub(crate) totals: Totals,
 }
 
 impl Reader {
@@ -252,31 +246,6 @@ impl Reader {
         reader.totals.checksums.update(&checksum);
         reader.position += 8 + 2 + 2 + u64::from(length) + CHECKSUM as u64;
         Ok(reader)
-    }
-
-    /// The module that the filter came from.
-    pub(crate) fn product(&self) -> &str {
-        &self.product
-    }
-
-    /// Bytes of the file; `None` of a pipe.
-    pub(crate) fn length(&self) -> Option<u64> {
-        self.length
-    }
-
-    /// Bytes that were read.
-    pub(crate) fn position(&self) -> u64 {
-        self.position
-    }
-
-    /// Chunks that were read.
-    pub(crate) fn chunks(&self) -> u64 {
-        self.totals.chunks
-    }
-
-    /// Bytes of data that were read.
-    pub(crate) fn bytes(&self) -> u64 {
-        self.totals.bytes
     }
 
     /// The next chunk; `None` at the end of a complete file.
@@ -399,7 +368,7 @@ mod tests {
         while let Some(chunk) = reader.next()? {
             chunks.push(chunk);
         }
-        assert_eq!(reader.product(), "redis-bloom 0.1.0");
+        assert_eq!(reader.product, "redis-bloom 0.1.0");
         Ok(chunks)
     }
 

@@ -124,7 +124,7 @@ impl Dump<'_> {
                 return Ok(None);
             }
             writer.push(next, &data)?;
-            watch(writer.bytes());
+            watch(writer.totals.bytes);
             (from, state) = (next, Some(found));
             interrupt::check("Nothing was written.")?;
         }
@@ -132,7 +132,7 @@ impl Dump<'_> {
         if !is_same(&header, &end) {
             return Ok(None);
         }
-        let (chunks, bytes) = (writer.chunks(), writer.bytes());
+        let (chunks, bytes) = (writer.totals.chunks, writer.totals.bytes);
         writer.finish()?;
         Ok(Some(Dumped { chunks, bytes, changed: end != header }))
     }

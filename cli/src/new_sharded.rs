@@ -20,7 +20,7 @@ use crate::{
     name,
     new_shard::reserve_all,
     refusal::Kind,
-    sharding::{Descriptor, Generation, Malformed, State},
+    sharding::{Descriptor, Field, Generation, Malformed, State},
 };
 
 /// The field that tells whose lock it is: of two runs at the same time, one is refused.
@@ -87,10 +87,7 @@ impl NewSharded<'_> {
             if !fields.is_empty() {
                 return Err(self.busy());
             }
-            let mut set = spare_fields(generation);
-            set.push((CREATOR.to_vec(), creator.to_vec()));
-            set.push((b"state".to_vec(), State::Creating.name().into()));
-            Ok((Change { set, delete: Vec::new() }, ()))
+            Ok((Change { set: locked(generation, creator), delete: Vec::new() }, ()))
         })
     }
 
@@ -98,22 +95,27 @@ impl NewSharded<'_> {
     fn publish(&self, filter: &Descriptor, creator: &[u8]) -> Result<(), Error> {
         update(self.servers, self.name, |fields| {
             let ours = fields.get(CREATOR).is_some_and(|found| found == creator)
-                && spare(fields).as_ref() == Some(&filter.current)
-                && !fields.contains_key(DROPPING);
+                && spare(fields).as_ref() == Some(&filter.current);
+            let dropping = fields.contains_key(DROPPING);
+            if fields.is_empty() || ours && dropping {
+                // `drop` may have missed shards: when it is repeated, it finds them here.
+                let (set, delete) = (locked(&filter.current, b""), vec![DROPPING.to_vec()]);
+                return Ok((Change { set, delete }, Err(self.busy())));
+            }
             if !ours {
                 // An earlier attempt, whose reply was lost; or somebody removed the filter.
                 return match whole(fields) {
-                    Ok(found) if found == *filter => Ok((Change::default(), ())),
+                    Ok(found) if found == *filter => Ok((Change::default(), Ok(()))),
                     _ => Err(self.busy()),
                 };
             }
             let mut delete = names_of(fields, "spare.");
             delete.push(CREATOR.to_vec());
-            Ok((Change { set: filter.fields(State::Ready), delete }, ()))
-        })
+            Ok((Change { set: filter.fields(State::Ready), delete }, Ok(())))
+        })?
     }
 
-    /// How to go on after the lock was taken.
+    /// How to continue after the lock was taken.
     fn go_on(&self) -> String {
         format!("Remove it by `drop {}`, and create it again.", name::typed(self.name))
     }
@@ -138,4 +140,12 @@ impl NewSharded<'_> {
             other => other,
         }
     }
+}
+
+/// The fields of a filter that `creator` makes.
+fn locked(generation: &Generation, creator: &[u8]) -> Vec<Field> {
+    let mut set = spare_fields(generation);
+    set.push((CREATOR.to_vec(), creator.to_vec()));
+    set.push((b"state".to_vec(), State::Creating.name().into()));
+    set
 }

@@ -61,7 +61,7 @@ pub(crate) fn load(
             receive(server)?;
             under_way -= 1;
         }
-        watch(reader.position());
+        watch(reader.position);
         if let Err(interrupted) = interrupt::check("Nothing was restored.") {
             break Err(interrupted);
         }

@@ -32,7 +32,7 @@ use glob::Pattern;
 use redis::Value;
 
 use crate::{
-    connection::{Connection, Target},
+    connection::{Connection, Nodes, Target},
     error::Error,
     filter_info::{FilterInfo, Reader, TYPES},
     output::Output,
@@ -117,8 +117,8 @@ pub(crate) struct State {
 impl State {
     /// Starts to look for filters in the whole cluster of `target`, or in the server alone.
     pub(crate) fn start(target: &Target, search: Search, output: &Output) -> Result<Self, Error> {
-        let targets = match target.connect()?.primaries() {
-            Ok(targets) => targets,
+        let targets = match Nodes::of(&mut target.connect()?) {
+            Ok(nodes) => nodes.primaries(),
             Err(Error::Refused { refusal, .. }) => {
                 output.remark(format_args!(
                     "Only {target} is scanned. Whether it is in a cluster is unknown: {refusal}"
@@ -243,7 +243,8 @@ impl Watcher<'_> {
                         if every.is_some() {
                             let names: Vec<_> = mem::take(&mut seen.filters).into_keys().collect();
                             self.read(&names, &mut seen)?;
-                            seen.primaries = self.server.primaries().unwrap_or_default();
+                            seen.primaries = Nodes::of(&mut self.server)
+                                .map_or(Vec::new(), |nodes| nodes.primaries());
                         }
                         if !(self.tell)(&seen) {
                             return Ok(());

@@ -83,7 +83,7 @@ impl Arguments {
     pub(crate) fn run(&self, connection: &Options, output: &Output) -> Result<Exit, Error> {
         interrupt::register();
         let target = connection.target()?;
-        let inputs = self.files.iter().map(|file| self.input(file, target.database(), output));
+        let inputs = self.files.iter().map(|file| self.input(file, target.database, output));
         let mut inputs = inputs.collect::<Result<Vec<_>, _>>()?;
         let started = Instant::now();
         let (mut again, mut resent) = (0, 0);
@@ -97,7 +97,7 @@ impl Arguments {
             let files = inputs.iter().all(|input| input.regular.is_some());
             let may = files && again < AGAIN && !interrupt::requested();
             if !restarted || !may {
-                if fleet.counting() && (self.resume || totals.resent > 0) {
+                if fleet.counting && (self.resume || totals.resent > 0) {
                     output
                         .remark("It is a COUNTING filter: items that were sent again count twice");
                 }
@@ -145,7 +145,7 @@ impl Arguments {
         };
         let fleet = Fleet::start(goal, settings, route).map_err(|failure| self.early(failure))?;
         let generation = fleet.generations().first().copied();
-        self.resume(inputs, (generation, &fleet.found()), output);
+        self.resume(inputs, (generation, &fleet.found), output);
         let mut journals = Vec::new();
         for input in &*inputs {
             journals.push(input.journal(&ledger, self.journal_every, output)?);

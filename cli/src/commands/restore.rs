@@ -107,9 +107,9 @@ impl Arguments {
         let report = Report {
             name: Named::of(name),
             file: &self.file.display().to_string(),
-            product: reader.product(),
-            chunks: reader.chunks(),
-            bytes: reader.bytes(),
+            product: &reader.product,
+            chunks: reader.totals.chunks,
+            bytes: reader.totals.bytes,
         };
         let size = amount::readable_bytes(report.bytes);
         let (shown, file) = (name::readable(name), name::readable_path(&self.file));
@@ -195,7 +195,7 @@ impl Filling<'_> {
         self.begun |= !matches!(begins, Err(Error::Refused { .. }));
         begins?;
         let label = name::readable(self.key);
-        let mut progress = Progress::new(self.output, &label, reader.length());
+        let mut progress = Progress::new(self.output, &label, reader.length);
         let watch = &mut |at| progress.at(at, at, amount::readable_bytes);
         load(&mut server, self.key, &mut reader, watch)?;
         Ok((reader, header.data))

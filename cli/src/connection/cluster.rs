@@ -103,17 +103,6 @@ impl Range {
     }
 }
 
-impl Connection {
-    /// The servers that have keys: the primaries of the cluster, or this server alone if it is in
-    /// no cluster.
-    ///
-    /// # Errors
-    /// `Error::Refused` if the user may not ask.
-    pub(crate) fn primaries(&mut self) -> Result<Vec<Target>, Error> {
-        Nodes::of(self).map(|nodes| nodes.primaries())
-    }
-}
-
 /// Host and port of a node. The host is null or empty where clients shall use the one that they
 /// know.
 fn address_of(node: &Value) -> Option<(String, u16)> {

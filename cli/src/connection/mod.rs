@@ -94,11 +94,6 @@ impl Target {
         Ok(connection)
     }
 
-    /// How long a reply is waited for.
-    pub(crate) fn timeout(&self) -> Duration {
-        self.timeout
-    }
-
     fn broken(&self) -> impl FnOnce(io::Error) -> Error {
         let server = self.to_string();
         let timeout = self.timeout.as_secs();

@@ -92,8 +92,9 @@ pub(crate) struct Target {
     pub(super) tls: Option<Tls>,
     pub(super) user: Option<String>,
     pub(super) password: Option<String>,
-    pub(super) database: i64,
-    pub(super) timeout: Duration,
+    pub(crate) database: i64,
+    /// How long a reply is waited for.
+    pub(crate) timeout: Duration,
 }
 
 impl fmt::Display for Target {
@@ -235,11 +236,6 @@ impl Target {
         let (host, port) = refusal.text.split(' ').nth(2)?.rsplit_once(':')?;
         let port = port.parse().ok()?;
         Some(self.at(host, port))
-    }
-
-    /// The number of the database.
-    pub(crate) fn database(&self) -> i64 {
-        self.database
     }
 
     /// Whether both have the same address.

@@ -58,10 +58,10 @@ struct Partly {
 pub(crate) struct Delivery {
     settings: Options,
     route: Route,
-    wire: Wire,
+    pub(super) wire: Wire,
     queue: Queue,
     /// Replicas that must acknowledge.
-    acks: u64,
+    pub(super) acks: u64,
     /// The replication offset of the server after the last reply; `None` until it is read. Replicas
     /// that have reached it have all items. WAIT alone proves nothing: another connection may have
     /// added an item that this one found known.
@@ -70,7 +70,7 @@ pub(crate) struct Delivery {
     confirmed_at: Instant,
     retry: Retry,
     /// What proves that the filter has all confirmed items, once it was found.
-    mark: Option<Mark>,
+    pub(super) mark: Option<Mark>,
     /// Whether the server took items.
     loaded: bool,
     /// The first items of the piece in flight are in, then one was refused.
@@ -111,21 +111,6 @@ impl Delivery {
         Ok((delivery, seen))
     }
 
-    /// Whether the filter counts additions.
-    pub(crate) fn counting(&self) -> bool {
-        self.wire.counting
-    }
-
-    /// The bytes of a batch, if one command is to have so many.
-    pub(crate) fn batch_size(&self, command: u64) -> u64 {
-        self.wire.batch_size(command)
-    }
-
-    /// What the filter has at least.
-    pub(crate) fn mark(&self) -> Option<&Mark> {
-        self.mark.as_ref()
-    }
-
     /// Takes a piece. Returns when few enough are in flight.
     pub(crate) fn offer(&mut self, piece: Piece) -> Result<(), Stop> {
         self.queue.push(piece);
@@ -156,11 +141,6 @@ impl Delivery {
     /// The pieces that are not confirmed.
     pub(crate) fn into_pieces(self) -> impl Iterator<Item = Piece> {
         self.queue.into_pieces()
-    }
-
-    /// Replicas that must acknowledge.
-    pub(crate) fn acks(&self) -> u64 {
-        self.acks
     }
 
     fn is_due(&self) -> bool {

@@ -91,7 +91,7 @@ pub(crate) struct Fleet {
     /// The largest number of bytes in a command.
     most: u64,
     /// Whether a filter counts additions.
-    counting: bool,
+    pub(crate) counting: bool,
     /// When the descriptor was read.
     read: Instant,
     /// The generation whose shards become tombstones, at the end of a rebuild.
@@ -99,7 +99,7 @@ pub(crate) struct Fleet {
     /// What shards have at least, by their keys.
     marks: HashMap<Vec<u8>, Mark>,
     /// What was seen of the shards of the first generation when their threads began.
-    found: Vec<Option<Seen>>,
+    pub(crate) found: Vec<Option<Seen>>,
     /// The keys of those shards.
     keys: Vec<Vec<u8>>,
     totals: Totals,
@@ -246,16 +246,6 @@ impl Fleet {
             Some(Verdict::Unproved) => Err(Stop::Restarted),
             Some(Verdict::Proved) | None => Ok(ready),
         }
-    }
-
-    /// Whether a filter counts additions.
-    pub(crate) fn counting(&self) -> bool {
-        self.counting
-    }
-
-    /// What was seen of the shards of the generation that answers when this began.
-    pub(crate) fn found(&self) -> Vec<Option<Seen>> {
-        self.found.clone()
     }
 
     /// The bytes of a batch, if one command is to have so many.

@@ -64,8 +64,9 @@ pub(super) fn work(
     let _alarm = Alarm(failed);
     let mut delivery = match opened(settings, route) {
         Ok((delivery, seen)) => {
-            let (most, acks) = (delivery.batch_size(u64::MAX), delivery.acks());
-            ready(Ok(Ready { seen, most, acks, counting: delivery.counting() }));
+            let (wire, acks) = (&delivery.wire, delivery.acks);
+            let (most, counting) = (wire.batch_size(u64::MAX), wire.counting);
+            ready(Ok(Ready { seen, most, acks, counting }));
             delivery
         }
         Err(stop) => {
@@ -83,7 +84,7 @@ pub(super) fn work(
         failed.store(true, Ordering::Relaxed);
     }
     let totals = delivery.totals();
-    let mark = delivery.mark().cloned();
+    let mark = delivery.mark.clone();
     Ended { result, totals, mark, pieces: delivery.into_pieces().collect(), later: pieces }
 }
 

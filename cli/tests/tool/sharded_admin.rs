@@ -224,6 +224,35 @@ fn a_drop_that_ended_early_is_repeated() {
     assert_eq!(client.run("DBSIZE"), int(0));
 }
 
+/// `drop` runs before each command of a run that creates the filter. Repeated, it leaves nothing.
+#[test]
+fn a_drop_during_a_creation_can_be_repeated() {
+    let server = Server::start();
+    let mut client = server.client();
+    let create = "create urls --items 10k --error 1% --shards 4";
+    let (mut at, mut repeated) = (0, 0);
+    loop {
+        let before = Before { after: "creating\r\n", command: at };
+        let run = relayed(&server, server.dir(), create, before, |_| {
+            run_at(&server, "drop urls");
+            true
+        });
+        let ran = Ran::from(run.output);
+        if !run.reached {
+            assert_eq!(ran.code, 0, "{ran:?}");
+            break;
+        }
+        if client.run("DBSIZE") != int(0) {
+            fails(&ran, 4, "urls is half-written", "`drop urls`");
+            run_at(&server, "drop urls").done();
+            assert_eq!(client.run("DBSIZE"), int(0), "command {at}: {ran:?}");
+            repeated += 1;
+        }
+        at += 1;
+    }
+    assert!(repeated > 3, "{repeated} of {at}");
+}
+
 /// A shard is deleted before each command of a run that creates the filter.
 #[test]
 fn a_shard_that_is_lost_while_others_are_made_is_noticed() {
