@@ -45,8 +45,8 @@ pub(crate) struct Change {
     pub(crate) delete: Vec<Vec<u8>>,
 }
 
-/// Reads the hash, and changes it as `change` says, in one step. `change` is asked again if the
-/// hash changed meanwhile or the connection broke, so it must recognize what is done already.
+/// Reads the hash, and changes it as `change` says, in one step. `change` is called again if the
+/// hash has changed or the connection broke, so it must recognize what is done already.
 ///
 /// # Errors
 /// Those of `change`, and `Error::Incomplete` if no replica has the new fields.
@@ -193,7 +193,7 @@ pub(crate) fn bury(
             // The key that is watched may be one of another filter by now.
             if read(servers, name)?.get(field) != Some(key) {
                 return Err(Error::incomplete(
-                    format!("{}: it was dropped or replaced meanwhile", name::readable(name)),
+                    format!("{}: it was dropped or replaced in the meantime", name::readable(name)),
                     "Look what is there now.",
                 ));
             }

@@ -289,7 +289,7 @@ impl Reader {
         self.array(hash).map(u64::from_le_bytes)
     }
 
-    /// Whether there cannot be so many bytes of data.
+    /// Whether there cannot be `count` bytes of data.
     fn exceeds(&self, count: u64) -> bool {
         let rest = self.length.map_or(u64::MAX, |length| length.saturating_sub(self.position));
         count > MAX_DATA.min(rest)

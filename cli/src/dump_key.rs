@@ -1,7 +1,7 @@
 //! One filter into one file: BF.SCANDUMP, chunk by chunk.
 //!
-//! A dump takes many commands, and the filter may change meanwhile. The copy has all items that
-//! were in all the time. What else may happen:
+//! A dump takes many commands, and the filter may change in the meantime. The copy has all items
+//! that were in the filter all the time. What else may happen:
 //!
 //! ```text
 //!   format          how a change shows                      what is done
@@ -84,8 +84,8 @@ impl Dump<'_> {
             Module::RedisBloom if info.window.is_some() => {
                 "Its generations come and go: COPY the filter, and dump the copy."
             }
-            Module::RedisBloom => "Dump it when nobody replaces it.",
-            _ => "Dump it when nobody adds.",
+            Module::RedisBloom => "Dump it when no client replaces it.",
+            _ => "Dump it when no client adds.",
         };
         let times = if pipe { String::new() } else { format!(", {ATTEMPTS} times") };
         Err(Error::incomplete(format!("{shown} changed during the dump{times}"), hint))

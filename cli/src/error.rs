@@ -61,7 +61,7 @@ pub(crate) enum Error {
     /// A part is done, the rest is not.
     #[error("{what}")]
     Incomplete { what: String, hint: String },
-    /// Ctrl-C or SIGTERM, after what was under way is done.
+    /// Ctrl-C or SIGTERM, after what was in flight is done.
     #[error("interrupted")]
     Interrupted { hint: String },
 }
@@ -169,7 +169,7 @@ impl Error {
                 "Make room there."
             }
             Self::File { .. } => "Check the name and the permissions of the file.",
-            Self::Interrupted { hint } if hint.is_empty() => "Repeat the command to go on.",
+            Self::Interrupted { hint } if hint.is_empty() => "Repeat the command to continue.",
             Self::Usage { hint, .. }
             | Self::RefusedPartly { hint, .. }
             | Self::Incomplete { hint, .. }

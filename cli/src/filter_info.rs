@@ -214,8 +214,8 @@ pub(crate) fn must_be_ours(server: &mut Connection, key: &[u8], what: &str) -> R
     }
 }
 
-/// Whether the key is a filter, complete or not; `false` if there is no key. Leads the connection to
-/// the node that has it.
+/// Whether the key is a filter, complete or not; `false` if there is no key. Leads the connection
+/// to the node that has it.
 ///
 /// # Errors
 /// `Error::Refused` if the key holds something else.

@@ -30,7 +30,7 @@ fn end_by(signal: i32, flag: &Arc<AtomicBool>) {
     debug_assert!(registered.is_ok(), "both signals can be handled");
 }
 
-/// Takes over SIGINT and SIGTERM. System calls in flight are continued, so the subcommand asks
+/// Takes over SIGINT and SIGTERM. System calls in flight are continued, so the subcommand calls
 /// [`requested`] between two steps.
 pub(crate) fn register() {
     for signal in [SIGINT, SIGTERM] {
@@ -41,7 +41,7 @@ pub(crate) fn register() {
 }
 
 /// Like [`register`], but a second signal does not end the program: there is something to restore
-/// first. The subcommand asks many times a second.
+/// first. The subcommand calls [`requested`] many times a second.
 pub(crate) fn register_polled() {
     for signal in [SIGINT, SIGTERM] {
         let set = flag::register(signal, Arc::clone(&REQUESTED));
@@ -55,7 +55,7 @@ pub(crate) fn requested() -> bool {
     REQUESTED.load(Ordering::Relaxed)
 }
 
-/// Ends a subcommand if the user asked to stop. `hint` says how to go on.
+/// Ends a subcommand if the user asked to stop. `hint` says how to continue.
 pub(crate) fn check(hint: &str) -> Result<(), Error> {
     match requested() {
         true => Err(Error::Interrupted { hint: hint.to_owned() }),

@@ -88,7 +88,7 @@ impl Room {
         self.limit_bytes.saturating_sub(self.used_bytes)
     }
 
-    /// Whether there is a `maxmemory` that so many bytes more would exceed.
+    /// Whether there is a `maxmemory` that this many bytes more would exceed.
     pub(crate) fn refuses(&self, bytes: u64) -> bool {
         self.maxmemory && bytes > self.free()
     }

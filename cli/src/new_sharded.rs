@@ -4,7 +4,7 @@
 //!   lock      one transaction: `state creating`, the new generation in `spare.*`, and `creator`
 //!   fill      every shard is reserved
 //!   ready     one transaction: the generation is the current one, `state ready`; WAIT
-//!   look      the shards are there: a server may have lost one meanwhile
+//!   look      the shards are there: a server may have lost one in the meantime
 //! ```
 //!
 //! After the lock, a run that ends early is undone by `drop`: no client has used the filter.
@@ -23,7 +23,7 @@ use crate::{
     sharding::{Descriptor, Field, Generation, Malformed, State},
 };
 
-/// The field that tells whose lock it is: of two runs at the same time, one is refused.
+/// The field that says whose lock it is: of two runs at the same time, one is refused.
 const CREATOR: &[u8] = b"creator";
 
 /// A sharded filter that is to be made.
@@ -50,7 +50,7 @@ impl NewSharded<'_> {
     /// Makes the filter.
     ///
     /// # Errors
-    /// `Error::RefusedPartly` if somebody else makes a filter of this name.
+    /// `Error::RefusedPartly` if another run makes a filter of this name.
     pub(crate) fn make(&self, filter: &Descriptor, expansion: Option<u64>) -> Result<(), Error> {
         let generation = &filter.current;
         // The standard library seeds each of its hashers from the system's random numbers.
@@ -103,7 +103,7 @@ impl NewSharded<'_> {
                 return Ok((Change { set, delete }, Err(self.busy())));
             }
             if !ours {
-                // An earlier attempt, whose reply was lost; or somebody removed the filter.
+                // An earlier attempt, whose reply was lost; or the filter was removed.
                 return match whole(fields) {
                     Ok(found) if found == *filter => Ok((Change::default(), Ok(()))),
                     _ => Err(self.busy()),

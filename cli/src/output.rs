@@ -178,7 +178,7 @@ impl Table {
 }
 
 /// A reader that has seen enough, such as `head`, ends the program without a message, and as the
-/// signal SIGPIPE would: nobody knows what the answer would have been.
+/// signal SIGPIPE would: the answer is unknown.
 pub(crate) fn ended_by_reader(error: io::Error) -> Result<(), Error> {
     if error.kind() == io::ErrorKind::BrokenPipe {
         std::process::exit(Exit::ReaderGone as i32);

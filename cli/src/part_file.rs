@@ -39,7 +39,7 @@ impl Part {
     /// Waits until the file is on disk, and gives it its name.
     pub(crate) fn finish(self) -> Result<(), Error> {
         self.file.as_file().sync_all().map_err(Error::file(&self.path))?;
-        // Somebody else may have taken the name meanwhile.
+        // Another program may have taken the name in the meantime.
         may_write(&self.path)?;
         self.file.persist(&self.path).map_err(|error| Error::file(&self.path)(error.error))?;
         // Its name shall be on disk, too.

@@ -27,7 +27,7 @@ pub(crate) fn acknowledged(
     if reached(server)? {
         return Ok(true);
     }
-    // It lets replicas say immediately how far they are. Newer servers return at once if this
+    // It lets replicas say immediately how far they are. Newer servers do not wait if this
     // connection has written nothing, so the offsets of the replicas decide.
     let most = u64::try_from(most.as_millis()).unwrap_or(u64::MAX);
     server.call(redis::cmd("WAIT").arg(replicas).arg(most))?;

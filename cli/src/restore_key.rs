@@ -14,7 +14,7 @@ use crate::{
     reply::{only, text},
 };
 
-/// Chunks under way: the server loads one while the next is on its way.
+/// Chunks in flight: the server loads one while the next is on its way.
 const UNDER_WAY: u64 = 2;
 
 /// Whether a key holds the filter with this header, with more or fewer items; `None` for a filter

@@ -81,7 +81,7 @@ impl Retry {
     }
 }
 
-/// Does `work`, which is told whether it is done again, until it succeeds, or for so long.
+/// Does `work`, which is told whether it is done again, until it succeeds, for at most `most`.
 pub(crate) fn retry<T>(
     most: Duration,
     mut work: impl FnMut(bool) -> Result<T, Error>,

@@ -44,7 +44,7 @@ use crate::{
 const KEYS_A_STEP: u32 = 1000;
 /// Filters that a step reads. Each takes up to some 50 microseconds.
 const FILTERS_A_STEP: usize = 16;
-/// A step is followed by a pause of so many times its time: all steps take at most a tenth of the
+/// A step is followed by a pause of this many times its time: all steps take at most a tenth of the
 /// server's time.
 const PAUSE: u32 = 9;
 /// As [`PAUSE`], for the steps of SCAN after the first pass: at most a hundredth.
@@ -180,7 +180,7 @@ impl State {
     /// were any.
     ///
     /// # Errors
-    /// That of the last node, if no node can be asked any more; of any node, if this is one pass.
+    /// That of the last node, if no node answers any more; of any node, if this is one pass.
     pub(crate) fn wait(&mut self, timeout: Duration) -> Result<bool, Error> {
         let Ok(mut next) = self.news.recv_timeout(timeout) else { return Ok(false) };
         loop {

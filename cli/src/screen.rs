@@ -70,8 +70,8 @@ impl Screen {
         write(&text)
     }
 
-    /// The next key, as the terminal encodes it, if one is pressed before the time is over; empty if
-    /// the terminal is gone.
+    /// The next key, as the terminal encodes it, if one is pressed before the time is over; empty
+    /// if the terminal is gone.
     pub(crate) fn key(&mut self, timeout: Duration) -> io::Result<Option<Vec<u8>>> {
         if let Some(key) = self.take_key() {
             return Ok(Some(key));
@@ -110,7 +110,7 @@ impl Screen {
 
 impl Drop for Screen {
     fn drop(&mut self) {
-        // There is nobody to tell if the terminal is gone.
+        // It fails if the terminal is gone.
         let _ = write(CLOSE);
         let _ = tcsetattr(io::stdin(), OptionalActions::Now, &self.before);
     }

@@ -66,7 +66,7 @@ pub(crate) fn all_fields(server: &mut Connection, name: &[u8]) -> Result<Vec<Fie
     values.chunks(2).map(pair).collect()
 }
 
-/// The shard at this place of so many keys.
+/// The shard at this place of all `shards`.
 pub(crate) fn shard_at(place: usize, shards: usize) -> Option<Shard> {
     Shard::new(place.try_into().ok()?, shards.try_into().ok()?)
 }

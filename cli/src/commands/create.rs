@@ -150,7 +150,7 @@ impl Arguments {
         self.window.rules(self.expansion)
     }
 
-    /// The size of the filter for so many items as the module makes it, `expansion` being the
+    /// The size of the filter for `items` items as the module makes it, `expansion` being the
     /// default.
     fn planned(&self, items: u64, expansion: u64, rules: Option<Rules>) -> Result<Size, Error> {
         let expansion = if self.nonscaling { 0 } else { self.expansion.unwrap_or(expansion) };

@@ -1,6 +1,6 @@
 //! `redis-bloom drop NAME`: removes a filter, and nothing else.
 //!
-//! It asks no question on a terminal: it removes one filter, which the user has named, and keys
+//! It does not ask on a terminal: it removes one filter, which the user has named, and keys
 //! that are filters alone.
 //!
 //! Of a sharded filter the descriptor becomes half-written first, so that a client finds no filter,
@@ -65,7 +65,7 @@ impl Arguments {
 }
 
 /// Removes the key if it is a filter; `false` if there is no key. Another client may put something
-/// else there meanwhile.
+/// else there in the meantime.
 fn unlink_filter(server: &mut Connection, key: &[u8]) -> Result<bool, Error> {
     // UNLINK: the memory of a large filter is freed outside of the server's main thread.
     let unlink = [redis::cmd("UNLINK").arg(key).take()];

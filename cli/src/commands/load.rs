@@ -1,7 +1,7 @@
 //! `redis-bloom load NAME [FILE...|-]`: adds the items of files, or of standard input, to a filter.
 //!
 //! ```text
-//!   Input ──batch──▶ Pace ──▶ Fleet ──▶ server, or all shards at once
+//!   Input ──batch──▶ Pace ──▶ Fleet ──▶ server, or all shards
 //!                               └─confirmed─▶ Journal
 //! ```
 
@@ -60,7 +60,7 @@ pub(crate) struct Arguments {
     journal_every: Duration,
     #[command(flatten)]
     confirmed: loading::Options,
-    // Last, because the heading of its options goes on for those that follow.
+    // Last, because the heading of its options would also be that of later options.
     #[command(flatten)]
     items: items::Options,
 }

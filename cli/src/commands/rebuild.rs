@@ -78,7 +78,7 @@ pub(crate) struct Arguments {
     abort: bool,
     #[command(flatten)]
     loading: loading::Options,
-    // Last, because the heading of its options goes on for those that follow.
+    // Last, because the heading of its options would also be that of later options.
     #[command(flatten)]
     input: items::Options,
 }
@@ -166,7 +166,7 @@ impl Run<'_> {
         next(seen.step, seen.descriptor.next != Ok(None), loaded.is_some(), asked)
     }
 
-    /// Refuses what this run cannot go on with.
+    /// Refuses what this run cannot continue.
     fn check(&self, seen: &Seen, action: Action) -> Result<(), Error> {
         let arguments = self.arguments;
         let refused = |what: &str, hint: &str| {
@@ -211,7 +211,7 @@ impl Run<'_> {
         let differs = arguments.capacity.is_some_and(|items| items != new.capacity)
             || arguments.error.is_some_and(|rate| rate != new.error_rate)
             || arguments.shards.is_some_and(|shards| shards != new.shards());
-        // What is left of a rebuild that has ended is in nobody's way.
+        // What is left of a rebuild that has ended does not matter.
         if differs && (seen.step != Some(Step::Committed) || arguments.commit) {
             return refused(
                 &format!("it is being rebuilt with {}", self.parameters(new)),

@@ -144,7 +144,7 @@ impl Arguments {
                     None | Some(true) => Ok(true),
                     Some(false) => Err(Error::incomplete(
                         format!("{} holds another filter than was loaded", name::readable(key)),
-                        "Restore it again when nobody else writes that key.",
+                        "Restore it again when no other client writes that key.",
                     )),
                 }
             })?;

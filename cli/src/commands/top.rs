@@ -222,8 +222,8 @@ fn table(lines: &[Line<'_>], width: Option<usize>) -> Table {
 }
 
 /// Red: the rate is above the configured one by more than an estimate may be wrong, or a shard is
-/// lost. Yellow: a filter that does not grow is nearly full. A `+` behind the layers: the filter has
-/// outgrown its reservation.
+/// lost. Yellow: a filter that does not grow is nearly full. A `+` after the layers: the filter
+/// has outgrown its reservation.
 fn style(line: &Line<'_>) -> Style {
     let wrong = |(now, configured): (f64, f64)| now > 1.1 * configured;
     if line.worst_rate.zip(line.info.error_rate).is_some_and(wrong) || line.lacks {

@@ -64,7 +64,7 @@ impl Target {
         // An old server, or a user without the right to it, has connections without names.
         match connection.call(redis::cmd("CLIENT").arg("SETNAME").arg("redis-bloom")) {
             Ok(_) | Err(Error::Refused { .. }) => Ok(connection),
-            // After a timeout the reply may still come, and would be read as that of the next command.
+            // After a timeout the reply may still come, and would be read as the next one.
             Err(error) => Err(error),
         }
     }
@@ -168,7 +168,7 @@ impl Connection {
 
     /// Sends commands in groups, and returns all replies in order; error replies among them.
     pub(crate) fn request_all(&mut self, commands: &[Cmd]) -> Result<Vec<Value>, Error> {
-        /// The replies to so many commands fit into the buffers of a connection, so that neither
+        /// The replies to this many commands fit into the buffers of a connection, so that neither
         /// side waits for the other.
         const GROUP: usize = 64;
         let mut replies = Vec::with_capacity(commands.len());

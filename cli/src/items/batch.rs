@@ -75,7 +75,7 @@ impl Batch {
         self.parts().map(|(item, _)| item).collect()
     }
 
-    /// The items by shard: a batch for each of so many shards, some of them empty. Calls `owned`
+    /// The items by shard: a batch for each shard, some of them empty. Calls `owned`
     /// with the shard of each item, in order.
     pub(crate) fn split(&self, shards: u16, mut owned: impl FnMut(u16)) -> Vec<Batch> {
         // A little more than the mean, so that few batches grow.

@@ -109,7 +109,7 @@ impl<R: Read> Batches<R> {
         Self { input, separator, size, most: usize::MAX, bytes, used, exhausted, end }
     }
 
-    /// Begins so many bytes behind the start of the input, where `input` is already.
+    /// Begins `end` bytes after the start of the input, where `input` is already.
     pub(crate) fn from(mut self, end: u64) -> Self {
         self.end = end;
         self
@@ -186,7 +186,7 @@ impl<R: Read> Batches<R> {
         Ok(Some(batch))
     }
 
-    /// Reads so many bytes more.
+    /// Reads `wanted` bytes more.
     fn fill(&mut self, wanted: usize) -> io::Result<()> {
         self.bytes.drain(..self.used);
         self.used = 0;

@@ -429,7 +429,7 @@ impl Delivery {
         if !look {
             return result;
         }
-        // A server that was waited for is asked once more, for it may be a replica that is away.
+        // An unreachable server is tried once more: perhaps only a replica is missing.
         let seen = match &result {
             Err(Stop::Unreachable(_)) => self.wire.look().map_err(Stop::from),
             _ => self.patiently(Wire::look),

@@ -117,7 +117,7 @@ pub(crate) fn read_all(
             fleet.finish()?;
             return Err(Failure::from(Error::incomplete(
                 format!("{} changed while it was read", input.name),
-                "Load it again from the beginning when nobody writes it.",
+                "Load it again from the beginning when no program writes it.",
             )));
         }
     }

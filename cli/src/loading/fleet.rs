@@ -1,5 +1,5 @@
-//! Deliveries to all shards at once: a thread and a connection for each shard. A filter in one key
-//! has one.
+//! Deliveries to all shards at the same time: a thread and a connection for each shard. A filter in
+//! one key has one.
 //!
 //! ```text
 //!   offer(batch) ──split by the rule──▶ piece ──▶ thread of shard 0: Delivery ──▶ its node
@@ -127,7 +127,7 @@ impl Fleet {
         Ok(fleet)
     }
 
-    /// Starts a thread for each shard, by the newest descriptor if a shard is none any more. Says
+    /// Starts a thread for each shard, by the newest descriptor if a key is no shard any more. Says
     /// for how many shards replicas are not waited for.
     fn begin_as_described(&mut self) -> Result<(), Failure> {
         let alone = loop {
@@ -248,7 +248,7 @@ impl Fleet {
         }
     }
 
-    /// The bytes of a batch, if one command is to have so many.
+    /// The bytes of a batch, if one command is to have `command` bytes.
     pub(crate) fn batch_size(&self, command: u64) -> usize {
         let (command, lanes) = (command.min(self.most), self.lanes.iter());
         let bytes = match self.goal.has_shards() {
@@ -299,7 +299,7 @@ impl Fleet {
         pieces
     }
 
-    /// Reads the descriptor again if it is time, and goes on as it says.
+    /// Reads the descriptor again if it is time, and continues as it says.
     pub(crate) fn follow(&mut self) -> Result<(), Failure> {
         let Goal::Filter(descriptor) = &self.goal else { return Ok(()) };
         if self.read.elapsed() < Duration::from_secs(descriptor.poll) {
@@ -417,7 +417,7 @@ impl Fleet {
         }
     }
 
-    /// Ends all threads. Starts others if the shards are none any more, because the filter was
+    /// Ends all threads. Starts others if the keys are no shards any more, because the filter was
     /// rebuilt: returns whether it did.
     fn join_and_follow(&mut self) -> Result<bool, Failure> {
         let old = self.generations();
@@ -431,7 +431,7 @@ impl Fleet {
         Ok(true)
     }
 
-    /// Reads the descriptor again, because a shard is none any more.
+    /// Reads the descriptor again, because a key is no shard any more.
     ///
     /// # Errors
     /// The failure, if it says the same: the shard is lost.

@@ -11,7 +11,7 @@ const PIECE: u64 = 64 << 10;
 /// Bytes of a batch, whatever the number of shards is.
 const BATCH: u64 = 8 << 20;
 
-/// The bytes of a batch for so many shards, if one command is to have `command` bytes.
+/// The bytes of a batch for all shards, if one command is to have `command` bytes.
 pub(crate) fn batch_bytes(command: u64, shards: usize) -> u64 {
     command.min(PIECE).saturating_mul(shards as u64).min(BATCH)
 }

@@ -1,4 +1,4 @@
-//! How far a file is loaded, in a file beside it, so that a load that was killed can go on.
+//! How far a file is loaded, in a file beside it, so that a load that was killed can be resumed.
 //!
 //! ```text
 //!   load ──confirmed──▶ position ──once a second──▶ a new file ──rename──▶ FILE.redis-bloom
@@ -33,7 +33,7 @@ const VERSION: u32 = 8;
 /// Bytes at each end of a file that are hashed.
 const END: u64 = 1 << 16;
 
-/// What must be equal when a load goes on.
+/// What must be equal when a load is resumed.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Identity {
     /// The filter, its database and the options that items depend on, in words.

@@ -103,7 +103,7 @@ impl Ledger {
         std::mem::take(&mut self.books().journals)
     }
 
-    /// Notes a batch of a file that travels in so many pieces, of so many bytes together. Returns
+    /// Notes a batch of a file that travels in `pieces` pieces with `bytes` bytes. Returns
     /// its number.
     pub(crate) fn open(
         &self,
@@ -119,7 +119,7 @@ impl Ledger {
         books.first + books.batches.len() as u64 - 1
     }
 
-    /// Notes that a piece of a batch travels on in so many pieces, of so many bytes together; in
+    /// Notes that a piece of a batch travels on in `pieces` pieces with `bytes` bytes; in
     /// none, if its generation was given up.
     pub(crate) fn replace(&self, piece: &Piece, pieces: usize, bytes: usize) {
         let mut books = self.books();

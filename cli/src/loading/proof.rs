@@ -113,7 +113,7 @@ impl Mark {
         }
     }
 
-    /// Notes that so many items are confirmed that were new. `replicated`: replicas have all items,
+    /// Notes that `new` new items are confirmed. `replicated`: replicas have all items,
     /// and this is where the stream was behind them.
     pub(crate) fn confirm(&mut self, new: u64, replicated: Option<u64>) {
         self.items = self.items.map(|items| items.saturating_add(new));

@@ -1,4 +1,4 @@
-//! What a load asks for, where it goes, and what it has counted.
+//! The options of a load, where it goes, and what it has counted.
 
 use std::{
     sync::{Arc, atomic::AtomicBool},
@@ -17,8 +17,8 @@ pub(crate) const HELD: usize = 48 << 20;
 #[derive(clap::Args, Clone, Copy, Debug)]
 #[group(skip)]
 pub(crate) struct Options {
-    /// Counts an item as loaded when this number of replicas has it (WAIT). Without it: 1 for shards
-    /// on servers with replicas, otherwise 0
+    /// Counts an item as loaded when this number of replicas has it (WAIT). Without it: 1 for
+    /// shards on servers with replicas, otherwise 0
     #[arg(long, value_name = "REPLICAS")]
     pub(crate) acks: Option<u64>,
     /// How long to try again when a server cannot be reached
@@ -53,7 +53,7 @@ pub(crate) struct Route {
     pub(crate) output: Output,
     /// Bytes of items that may wait for their confirmation.
     pub(crate) held: usize,
-    /// What is not confirmed is wanted back at once: it has to go elsewhere, too.
+    /// The reader wants back what is not confirmed, because it has to go to other shards, too.
     pub(crate) give_back: Arc<AtomicBool>,
     /// Whether items of this load are in the filter already: those of an earlier run, or of an
     /// earlier thread.

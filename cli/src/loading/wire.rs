@@ -74,7 +74,7 @@ impl Wire {
         Ok(())
     }
 
-    /// The bytes of a batch, if one command is to have so many.
+    /// The bytes of a batch, if one command is to have `command` bytes.
     pub(super) fn batch_size(&self, command: u64) -> u64 {
         match self.form {
             Form::Packed => command,
@@ -97,7 +97,7 @@ impl Wire {
         }
     }
 
-    /// Receives the reply to a batch of so many items.
+    /// Receives the reply to a batch of `items` items.
     pub(super) fn receive(&mut self, items: u64) -> Result<Outcome, Error> {
         let reply = self.connection.receive()?;
         if let Value::ServerError(error) = &reply {
@@ -143,7 +143,7 @@ impl Wire {
         }
     }
 
-    /// Sees that the filter is the shard that it must be. `BF.ADD` makes a lost shard anew, as a
+    /// Sees that the filter is the shard that it must be. `BF.ADD` recreates a lost shard as a
     /// filter of another kind.
     fn see_shard(&mut self) -> Result<(), Error> {
         let Some(shard) = self.shard else { return Ok(()) };

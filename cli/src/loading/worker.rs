@@ -88,7 +88,7 @@ pub(super) fn work(
     Ended { result, totals, mark, pieces: delivery.into_pieces().collect(), later: pieces }
 }
 
-/// Does something until it succeeds, or for so long.
+/// Does something until it succeeds, for at most `most`.
 pub(super) fn patient<T>(
     most: Duration,
     mut work: impl FnMut() -> Result<T, Error>,

@@ -185,7 +185,8 @@ impl Membership {
         Error::incomplete(
             format!("{task}: {what}{items}"),
             format!(
-                "Recreate all shards from the source of the items: `rebuild {} --from FILE --commit`.",
+                "Recreate all shards from the source of the items: `rebuild {} --from FILE \
+                 --commit`.",
                 name::typed(&self.name)
             ),
         )

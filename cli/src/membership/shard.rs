@@ -108,8 +108,8 @@ impl Shard {
         Ok(())
     }
 
-    /// The commands for a batch. The last one is BF.INFO: a server may answer "absent" for a missing
-    /// filter. The filter was there before the first batch, and is there after this one.
+    /// The commands for a batch. The last one is BF.INFO: a server may answer "absent" for a
+    /// missing filter. The filter was there before the first batch, and is there after this one.
     fn commands(&self, batch: &Batch) -> Vec<Cmd> {
         let mut commands = Vec::new();
         if self.packed {
@@ -148,7 +148,7 @@ pub(super) fn is_gone(error: &Error) -> bool {
     error.refusal().is_some_and(Refusal::is_gone)
 }
 
-/// The bits of a reply to `BF.BULKEXISTS` for so many items. An error is the last element, behind
+/// The bits of a reply to `BF.BULKEXISTS` for `items` items. An error is the last element, behind
 /// the answers of the items before it.
 fn packed(reply: Value, items: usize) -> Result<Vec<bool>, Error> {
     let reply = accepted("BF.BULKEXISTS", reply)?;
@@ -166,7 +166,7 @@ fn packed(reply: Value, items: usize) -> Result<Vec<bool>, Error> {
     }
 }
 
-/// The answers of a reply to `BF.MEXISTS` for so many items.
+/// The answers of a reply to `BF.MEXISTS` for `items` items.
 fn listed(reply: Value, items: usize) -> Result<Vec<bool>, Error> {
     let answer = |value| match accepted("BF.MEXISTS", value)? {
         Value::Int(0) | Value::Boolean(false) => Ok(false),

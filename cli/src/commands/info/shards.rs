@@ -85,7 +85,7 @@ struct Seen<'d> {
     summary: Option<Summary>,
 }
 
-/// What the user asked for.
+/// A filter to show.
 pub(super) struct Request<'a> {
     pub(super) name: &'a [u8],
     /// What separates it from the filter that was shown before.
@@ -119,8 +119,8 @@ pub(super) fn show(
     output.data(&shown, format_args!("{before}{text}"))?;
     current.verdict(name, |name| {
         format!(
-            "Answers for its items are unknown. `rebuild {name} --from FILE --commit` recreates all \
-             shards."
+            "Answers for its items are unknown. `rebuild {name} --from FILE --commit` recreates \
+             all shards."
         )
     })?;
     sharded::filled(name, descriptor)?;

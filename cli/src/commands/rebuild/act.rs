@@ -388,7 +388,7 @@ fn heirs(place: usize, old: usize, new: usize) -> std::ops::Range<usize> {
     place * new / old..((place + 1) * new).div_ceil(old)
 }
 
-/// A generation is none any more: its keys become tombstones.
+/// Removes a generation: its keys become tombstones.
 fn retire(fields: &Fields, prefix: &str) -> Change {
     let delete = names_of(fields, prefix);
     let key = |name: &Vec<u8>| {

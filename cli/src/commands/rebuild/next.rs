@@ -1,5 +1,5 @@
 //! What a run of `rebuild` does next: a pure function of the step in the descriptor and of what the
-//! run was asked for. `rebuild.rs` does it.
+//! run is to do. `rebuild.rs` does it.
 //!
 //! ```text
 //!   step        no option        --from        --commit    --from --commit   --abort
@@ -30,7 +30,7 @@ pub(super) enum Step {
     Aborted,
 }
 
-/// What a run was asked for.
+/// The options of a run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Asked {
     /// Whether files are named.
@@ -63,12 +63,12 @@ pub(super) enum Action {
     Bury {
         last: bool,
     },
-    /// The run has done what it was asked for.
+    /// The run has done what its options say.
     Stop,
     Refuse(Refusal),
 }
 
-/// Why a run cannot go on.
+/// Why a run cannot continue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Refusal {
     /// There is nothing to give up.
