@@ -127,16 +127,12 @@ impl Arguments {
         retry(RETRY_FOR, |again| {
             // Both keys are in one node.
             let mut server = servers.connect(name)?;
+            let server = &mut server;
             // The reply to an earlier attempt may be lost.
-            let done = |server: &mut Connection| {
-                Ok::<_, Error>(
-                    !is_filter(server, key)? && holds(server, name, header)? == Some(true),
-                )
-            };
-            if again && done(&mut server)? {
+            if again && !is_filter(server, key)? && holds(server, name, header)? == Some(true) {
                 return Ok(true);
             }
-            let renamed = watched(&mut server, watch, &command, |server| {
+            let renamed = watched(server, watch, &command, |server| {
                 if self.replace {
                     is_filter(server, name)?;
                 }

@@ -770,7 +770,7 @@ fn a_string_in_its_place_has_no_items() {
     assert_eq!(client.run("SET urls other"), ok());
     let ran = ended(child);
     assert_eq!(ran.code, 5, "{ran:?}");
-    assert!(ran.stderr.contains("another key in the place of the filter: WRONGTYPE"), "{ran:?}");
+    assert!(ran.stderr.contains("another key replaced the filter: WRONGTYPE"), "{ran:?}");
     assert!(!ran.stderr.contains("items are"), "{ran:?}");
 }
 
@@ -910,7 +910,7 @@ fn the_first_ctrl_c_ends_in_order_and_the_second_at_once() {
     signal(&child, "INT");
     let ran = ended(child);
     assert_eq!(ran.code, 130, "{ran:?}");
-    assert!(ran.stderr.contains("Go on by the same command with --resume."), "{ran:?}");
+    assert!(ran.stderr.contains("Repeat the command with --resume."), "{ran:?}");
     // What was under way is confirmed, and in the journal.
     let loaded = number(&ran.stdout, "items") as usize;
     assert_eq!(number(&ran.stdout, "new") as i64, card(&mut client));
@@ -956,7 +956,7 @@ fn items_of_an_idle_pipe_are_sent_and_ctrl_c_ends_it() {
     signal(&child, "INT");
     let ran = ended(child);
     assert_eq!(ran.code, 130, "{ran:?}");
-    assert!(ran.stderr.contains("Load again from the beginning; a COUNTING"), "{ran:?}");
+    assert!(ran.stderr.contains("Load again from the beginning. If it is a COUNTING"), "{ran:?}");
     assert_eq!(card(&mut client), 2);
 }
 

@@ -214,7 +214,7 @@ fn an_empty_input_and_an_idle_pipe() {
     assert!(Command::new("sh").args(["-c", &kill]).status().expect("a shell").success());
     let ran = ended(child);
     assert_eq!(ran.code, 130, "{ran:?}");
-    assert!(ran.stderr.contains("Load again from the beginning; a COUNTING"), "{ran:?}");
+    assert!(ran.stderr.contains("Load again from the beginning. If it is a COUNTING"), "{ran:?}");
     assert!(ran.stdout.starts_with("2 items: 2 new"), "{ran:?}");
 }
 
