@@ -360,7 +360,7 @@ fn a_resumed_load_says_where_it_goes_on() {
     let ran = ended(child);
     assert_eq!(ran.code, 130, "{ran:?}");
     assert!(ran.stderr.contains("items: no journal, so from the beginning"), "{ran:?}");
-    assert!(ran.stderr.contains("Go on by the same command with --resume."), "{ran:?}");
+    assert!(ran.stderr.contains("Repeat the command with --resume."), "{ran:?}");
     let loaded = number(&ran.stdout, "items");
     let ran = run_at(&server, &words);
     let grouped = format!("{},{:03}", loaded / 1_000, loaded % 1_000);
