@@ -156,7 +156,7 @@ impl Bits {
     /// Lets an allocator move the words.
     ///
     /// # Safety
-    /// As for [`relocate`].
+    /// As for `relocate` below.
     pub unsafe fn relocate(&mut self, mover: impl FnOnce(*mut u8, usize) -> *mut u8) {
         // SAFETY: the caller's promise.
         unsafe { relocate(&mut self.0, mover) }
