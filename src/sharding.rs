@@ -14,9 +14,6 @@
 
 use crc32fast::Hasher;
 
-/// The name of the rule in a descriptor.
-pub const RULE: &str = "crc32";
-
 /// The largest number of shards.
 pub const MAX_SHARDS: u16 = 1024;
 

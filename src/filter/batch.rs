@@ -23,9 +23,6 @@ use super::{
     stack::Filter,
 };
 
-/// A chunk with fewer items than this prefetches the next layer early.
-const SMALL_BATCH: usize = 32;
-
 impl Filter {
     /// Answers whether each item may have been added, in order, one chunk at a time.
     #[inline]
@@ -178,16 +175,8 @@ impl Filter {
         while let Some(layer) = layers.next()
             && !missing.is_empty()
         {
-            // A small chunk is done with this layer before memory delivers the next one, which is
-            // therefore prefetched first.
-            let small = hashes.len() < SMALL_BATCH;
-            if small {
-                prefetch(layers.peek(), missing);
-            }
             missing = missing.without(layer.filter_present(hashes, missing));
-            if !small {
-                prefetch(layers.peek(), missing);
-            }
+            prefetch(layers.peek(), missing);
         }
         items.without(missing)
     }

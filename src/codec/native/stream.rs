@@ -1,9 +1,6 @@
 //! The bits of all layers, oldest first, as one stream: byte i has the bits 8 i to 8 i + 7, least
 //! significant first. A layer is a whole number of words, so a position in the stream that is a
 //! multiple of 8 starts a word.
-//!
-//! `Filter::layer_at` finds the layer of a position by binary search, because a dump of another
-//! product may have as many chunks as layers.
 
 #![expect(
     clippy::arithmetic_side_effects,
@@ -47,8 +44,8 @@ pub(in crate::codec) fn put(words: &[u64], count: usize, out: &mut Vec<u8>) {
 
 /// The index of the layer with byte `from`, and the position of that byte in the layer.
 fn seek(filter: &Filter, from: u64) -> (usize, u64) {
-    let (index, start) = filter.layer_at(from, |start| start.memory);
-    (index, from - start.memory)
+    let (index, start) = filter.layer_at(from, |shape| shape.words() * WORD);
+    (index, from - start)
 }
 
 /// Sets the bits of `bytes` at position `from` of the stream, and clears none. The range lies
