@@ -1,25 +1,25 @@
 //! How full a filter of layers is, and its false positive rate now: estimates from the set bits.
 //!
-//! A block with a share f of set bits answers a random item wrongly with probability f^k; a classic
-//! layer is one block. In blocks of several lines, probes come in groups of four (`hash/probe.rs`),
-//! and the mean of f^4 over the lines replaces each group's factor. The rate of the filter is the
+//! A layer of classic bits with a share f of set bits answers a random item wrongly with probability
+//! f^k. In a layer of blocks, the share says how many items there are (`layer/occupancy.rs`), and
+//! the model of the sizing gives the rate (`sizing/block_rate.rs`). The rate of the filter is the
 //! probability that at least one layer answers wrongly.
 //!
-//! It comes from a sample of `SAMPLE_WORDS` words, divided evenly among the layers, in evenly
+//! The share comes from a sample of `SAMPLE_WORDS` words, divided evenly among the layers, in evenly
 //! spaced runs: all bits of a filter of 1 GiB would block the server for 100 ms and more.
 
 #![expect(clippy::disallowed_methods, reason = "estimates are shown, and decide nothing")]
 
 use super::{
-    geometry::{Geometry, LINE_WORDS, PROBE_GROUP},
-    layer::{Classic, Layer, Shape},
+    layer::{Classic, Layer, Shape, occupancy},
+    sizing::expected_rate,
     stack::Filter,
 };
 
 /// The most words read over all layers.
 const SAMPLE_WORDS: usize = 65_536;
 
-/// The most words read of one block: from fewer lines, the mean of f^4 raised to k / 4 is too high.
+/// The most words that are read one after the other.
 const RUN_WORDS: usize = 1024;
 
 /// What the bits of a filter or a layer show.
@@ -57,54 +57,27 @@ impl Layer {
         self.sample(SAMPLE_WORDS)
     }
 
-    /// Estimates from at most `sample` words. Several layers are classic ones.
+    /// Estimates from at most `sample` words.
     fn sample(&self, sample: usize) -> Estimate {
-        match self.shape() {
-            Shape::Blocked(geometry) => self.sample_blocks(geometry),
-            Shape::Classic(shape) => self.sample_array(shape, sample),
-        }
-    }
-
-    /// Estimates from whole lines of blocks. A run stands for a block that is longer.
-    fn sample_blocks(&self, geometry: Geometry) -> Estimate {
-        let words = self.bits().words();
-        let (length, probes) = (usize::from(geometry.block_words), i32::from(geometry.probes));
-        let (part, group) = match geometry.lines() {
-            Some(_) => (LINE_WORDS, i32::from(PROBE_GROUP).min(probes)),
-            None => (length, probes),
-        };
-        let run = if geometry.blocks == 1 { length } else { length.min(RUN_WORDS) };
-        let blocks = words.chunks_exact(length);
-        let stride = blocks.len().div_ceil(SAMPLE_WORDS / run);
-        let (mut fill, mut rate, mut runs) = (0.0, 0.0, 0.0);
-        for block in blocks.step_by(stride) {
-            let (mut parts, mut shares, mut whole, mut extra) = (0.0, 0.0, 0.0, 0.0);
-            for words in block[..run].chunks(part) {
-                let set: u32 = words.iter().map(|word| word.count_ones()).sum();
-                let share = f64::from(set) / (words.len() as u64 * 64) as f64;
-                parts += 1.0;
-                shares += share;
-                whole += share.powi(group);
-                extra += share.powi(probes % group);
-            }
-            runs += 1.0;
-            fill += shares / parts;
-            rate += (whole / parts).powi(probes / group) * (extra / parts);
-        }
-        Estimate { fill: fill / runs, error_rate: rate / runs }
-    }
-
-    /// Estimates one share of set bits for a whole array.
-    fn sample_array(&self, shape: Classic, sample: usize) -> Estimate {
         let run = RUN_WORDS.min(sample);
         let runs = self.bits().words().chunks(run);
         let stride = runs.len().div_ceil(sample / run);
         let (mut set, mut read) = (0_u64, 0);
         for run in runs.step_by(stride) {
             set += run.iter().map(|word| u64::from(word.count_ones())).sum::<u64>();
-            read += run.len();
+            read += run.len() as u64 * 64;
         }
-        let fill = (set as f64 / (read as u64 * 64).min(shape.bits) as f64).min(1.0);
-        Estimate { fill, error_rate: fill.powi(i32::from(shape.probes)) }
+        let share = |read: u64| (set as f64 / read as f64).min(1.0);
+        match self.shape() {
+            Shape::Blocked(geometry) => {
+                let fill = share(read);
+                let items = occupancy::all(geometry, fill);
+                Estimate { fill, error_rate: expected_rate(geometry, items) }
+            }
+            Shape::Classic(Classic { bits, probes, .. }) => {
+                let fill = share(read.min(bits));
+                Estimate { fill, error_rate: fill.powi(probes.into()) }
+            }
+        }
     }
 }

@@ -15,25 +15,10 @@
 //! # How many items a layer holds
 //! If one of the layers has all nonzero positions of the union, the union counts what the layer
 //! that counts most does. Otherwise its nonzero positions r are counted, which depend only on the
-//! items:
-//!
-//! ```text
-//!   items = n(r) - root of S / 2         at least 1 more than each layer counts
-//! ```
-//!
-//! n(r) is that of `layer/occupancy.rs`. Its error has the variance S, with a term for the
-//! differing loads of blocks and lines:
-//!
-//! ```text
-//!   S = m / k^2 * (e^a - 1 - a + a^2 / 2 * (k^2 / c + g^2 / 512))
-//! ```
-//!
-//! with m positions in blocks of c, k probes in groups of g that share a line (4, or 0 in blocks of
-//! one line), and a = -ln(1 - f). At 1 %, the root of S is 8 in a full filter of 1,000 items, and
-//! 250 in a million (`tests/filter/merge.rs`). Without the half deviation, half of the unions of
-//! exactly as many items as the capacity would be refused; with it, three of ten. It raises the
-//! rate by 2 % in a filter of 1,000 items, which is what the sizing leaves free (`sizing/mod.rs`).
-//! Replicas must reach the same counts, so this file computes as the sizing does.
+//! items: n(r) of `layer/occupancy.rs`, but at least 1 more than each layer counts, and at most the
+//! sum of what they count. At 1 %, the standard deviation of n(r) is 8 in a full filter of 1,000
+//! items, and 250 in a million (`tests/filter/merge.rs`). Replicas must reach the same counts, so
+//! this file computes as the sizing does.
 //!
 //! # The rate of pages
 //! The rate of a union of pages is at most the sum of their rates, and it grows further with each
@@ -53,9 +38,6 @@ use super::{
     stack::Filter,
 };
 use crate::sharding::Shard;
-
-/// A union of layers counts this many deviations fewer than its nonzero positions say.
-const DEVIATIONS: f64 = 0.5;
 
 /// The most slots that a union moves, if it copies few: some two seconds.
 const MOST_UNITED: u64 = 1 << 24;
@@ -295,11 +277,12 @@ fn unite_layers(layers: &[&Layer], limited: bool) -> Result<Option<u64>, Unmerge
     }
     let (shape, capacity, _) = numbers(first);
     let (nonzero, union) = Layer::count_union(layers);
-    let mut items = layers.iter().map(|layer| layer.counted()).max().unwrap_or_default();
+    let counts = layers.iter().map(|layer| layer.counted());
+    let mut items = counts.clone().max().unwrap_or_default();
     if nonzero.iter().all(|&nonzero| nonzero < union) {
-        let deviation = libm::sqrt(occupancy::variance(shape, union));
-        let by_positions = occupancy::items(shape, union) - DEVIATIONS * deviation;
-        items = items.saturating_add(1).max((by_positions + 0.5) as u64);
+        let by_positions = (occupancy::counted(shape, union) + 0.5) as u64;
+        let most = counts.fold(0, u64::saturating_add);
+        items = by_positions.min(most).max(items.saturating_add(1));
         check_items(items, capacity, limited)?;
     }
     // A layer never counts above its capacity (`plan.rs`).

@@ -32,41 +32,29 @@ use crate::filter::geometry::{Geometry, PROBE_GROUP};
 /// The sum ends at the first power of f below this.
 const SMALL: f64 = 1e-15;
 
-/// S, the variance of n(r), of a layer with `nonzero` nonzero positions (`merge.rs`).
-pub(in crate::filter) fn variance(shape: Shape, nonzero: u64) -> f64 {
-    let (positions, block, lines) = match shape {
-        Shape::Blocked(geometry) => (geometry.words() * 64, block(geometry), geometry.lines()),
-        Shape::Classic(Classic { bits, .. }) => (bits, bits as f64, None),
-    };
-    let (positions, probes) = (positions as f64, f64::from(shape.probes()));
-    let group = if lines > Some(1) { f64::from(PROBE_GROUP) } else { 0.0 };
-    // Where no position is zero, half a position counts as such.
-    let zero = (1.0 - nonzero as f64 / positions).max(0.5 / positions);
-    let a = -libm::log(zero);
-    let loads = probes * probes / block + group * group / 512.0;
-    positions / (probes * probes) * (1.0 / zero - 1.0 - a + a * a / 2.0 * loads)
-}
-
-/// The positions of a block: c above.
-fn block(geometry: Geometry) -> f64 {
-    f64::from(geometry.block_words) * 64.0
-}
-
-/// n(r) of a layer of the given shape with `nonzero` nonzero positions.
-pub(in crate::filter) fn items(shape: Shape, nonzero: u64) -> f64 {
-    let (positions, distinct) = match shape {
+/// n(r): the items that a layer counts with `nonzero` nonzero positions.
+pub(in crate::filter) fn counted(shape: Shape, nonzero: u64) -> f64 {
+    let (positions, each) = match shape {
         Shape::Blocked(geometry) => (geometry.words() * 64, distinct(geometry)),
         Shape::Classic(Classic { bits, probes, .. }) => (bits, hit(bits as f64, probes)),
     };
     let positions = positions as f64;
     // The last word of a damaged classic layer may have bits that no position reaches.
     let fill = (nonzero as f64 / positions).min(1.0);
-    positions / distinct * series(fill, shape.probes())
+    positions / each * series(fill, shape.probes())
+}
+
+/// All items of a layer of blocks with this share of nonzero positions, counted or not.
+pub(in crate::filter) fn all(geometry: Geometry, fill: f64) -> f64 {
+    let positions = geometry.words() as f64 * 64.0;
+    // Where no position is zero, half a position counts as such.
+    let zero = (1.0 - fill).max(0.5 / positions);
+    -positions / distinct(geometry) * libm::log(zero)
 }
 
 /// The number of different positions of an item in a layer of blocks: k' above.
 fn distinct(geometry: Geometry) -> f64 {
-    let positions = block(geometry);
+    let positions = f64::from(geometry.block_words) * 64.0;
     let (groups, left) = (geometry.probes / PROBE_GROUP, geometry.probes % PROBE_GROUP);
     match geometry.lines() {
         // A group misses a position in another line, and in its own line by other places.

@@ -136,7 +136,7 @@ pub fn expected_rate(params: &Params, rules: Option<Rules>, items: u64) -> Resul
     let &Params { error_rate, capacity, expansion, .. } = params;
     let rate = layer_rate(error_rate, expansion.factor().is_some());
     let layer = geometry(capacity, rate).ok_or(Error::Capacity(capacity))?;
-    let below = sizing::expected_rate(layer, items.min(capacity));
+    let below = sizing::expected_rate(layer, items.min(capacity) as f64);
     let above = plan_above(error_rate)?.expected_rate(items.saturating_sub(capacity));
     Ok(below + above * (1.0 - below))
 }

@@ -159,11 +159,12 @@ fn rate_of(blocks: f64, block_words: f64, probes: u32, items: f64) -> f64 {
 }
 
 /// The rate of a layer with `items` distinct items, on average over all seeds.
-pub(super) fn expected_rate(geometry: Geometry, items: u64) -> f64 {
+pub(super) fn expected_rate(geometry: Geometry, items: f64) -> f64 {
     let Geometry { blocks, block_words, probes } = geometry;
-    match items {
-        0 => 0.0,
-        _ => rate_of(blocks.into(), block_words.into(), probes.into(), items as f64),
+    if items > 0.0 {
+        rate_of(blocks.into(), block_words.into(), probes.into(), items).min(1.0)
+    } else {
+        0.0
     }
 }
 
