@@ -17,7 +17,10 @@
 
 use std::path::Path;
 
-use bloom::{codec::native::Load, filter::checksum};
+use bloom::{
+    codec::native::{Load, dump},
+    filter::checksum,
+};
 use redis::Value;
 
 use crate::{
@@ -34,9 +37,6 @@ const ATTEMPTS: u32 = 3;
 /// The first bytes of a header and of a chunk of this module.
 const HEADER: &[u8] = b"rbloom";
 const FRAME: &[u8] = b"rbchnk";
-/// The versions of chunks of layers and of pages.
-const LAYERS: u16 = 1;
-const PAGES: u16 = 2;
 
 /// A filter, and the file that it goes into.
 pub(crate) struct Dump<'a> {
@@ -101,7 +101,7 @@ impl Dump<'_> {
         let mut writer = Writer::create(self.path, module)?;
         writer.push(1, &header)?;
         let first = Load::begin(&header, u64::MAX).ok();
-        let (mut from, mut state) = (1, None);
+        let (mut from, mut count) = (1, None);
         ask(server, self.key, from)?;
         loop {
             let (next, data) = answer(server)?;
@@ -116,16 +116,17 @@ impl Dump<'_> {
                     "Dump it again.",
                 ));
             }
-            let found = state_of(&data);
-            let same = header_in(&data)
-                .is_none_or(|own| first.as_ref().is_some_and(|first| first.began_with(own)));
-            if !same || state.is_some_and(|state| !goes_on(state, found)) {
+            let own = header_in(&data);
+            let found = own.and_then(count_of);
+            let same = own.is_none_or(|own| first.as_ref().is_some_and(|of| of.began_with(own)));
+            // Counts of bits only rise.
+            if !same || found < count {
                 answer(server)?;
                 return Ok(None);
             }
             writer.push(next, &data)?;
             watch(writer.totals.bytes);
-            (from, state) = (next, Some(found));
+            (from, count) = (next, found);
             interrupt::check("Nothing was written.")?;
         }
         let end = self::header(server, self.key)?;
@@ -152,31 +153,17 @@ fn is_same(old: &[u8], new: &[u8]) -> bool {
             && Load::begin(old, u64::MAX).is_ok_and(|load| load.began_with(new))
 }
 
-/// The bytes of a chunk of this module behind the number of its version, if that is `version`.
-fn frame(data: &[u8], version: u16) -> Option<&[u8]> {
-    data.strip_prefix(FRAME)?.strip_prefix(&version.to_le_bytes())
-}
-
-/// The identity of the filter, and the items of its newest layer, in a chunk of layers
-/// (`codec/native/dump.rs`).
-fn state_of(data: &[u8]) -> Option<[u64; 2]> {
-    let body = frame(data, LAYERS)?;
-    let number = |from| body.get(from..)?.first_chunk().copied().map(u64::from_le_bytes);
-    Some([number(0)?, number(16)?])
-}
-
-/// The header of the filter as it was then, in a chunk of pages (`codec/native/dump.rs`).
+/// The header of the filter as it was then, in a chunk of this module (`codec/native/dump.rs`).
 fn header_in(data: &[u8]) -> Option<&[u8]> {
-    let (length, rest) = frame(data, PAGES)?.get(8..)?.split_first_chunk()?;
+    // Behind the version and the place.
+    let (length, rest) = data.strip_prefix(FRAME)?.get(10..)?.split_first_chunk()?;
     rest.get(..u32::from_le_bytes(*length) as usize)
 }
 
-/// Whether chunks of the two states are of one filter: counts only rise.
-fn goes_on(old: Option<[u64; 2]>, new: Option<[u64; 2]>) -> bool {
-    match (old, new) {
-        (Some([old, count]), Some([new, later])) => old == new && count <= later,
-        (old, new) => old == new,
-    }
+/// The items of the newest layer in a header; `None` of pages.
+fn count_of(header: &[u8]) -> Option<u64> {
+    let plan = dump::read_header(header).ok().filter(|plan| plan.paged.is_none())?;
+    plan.layers.last().map(|layer| layer.items)
 }
 
 /// Whether the checksum at the end of a chunk of this module is right. RedisBloom's have none.

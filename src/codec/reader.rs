@@ -1,7 +1,5 @@
 //! A cursor over hostile bytes: every read is checked, and no read panics.
 
-use std::ops::RangeInclusive;
-
 use super::Error;
 
 /// The refusal of bytes that do not begin as they should.
@@ -12,25 +10,21 @@ pub(super) const OTHER_LAYOUT: Error = Error::Malformed("the magic of another la
 pub(super) struct Reader<'a>(&'a [u8]);
 
 impl<'a> Reader<'a> {
-    /// Opens sealed bytes: `magic`, one of `versions`, a body, and a checksum of all of these.
-    pub(super) fn sealed(
-        bytes: &'a [u8],
-        magic: &'static str,
-        versions: RangeInclusive<u16>,
-    ) -> Result<(u16, Self), Error> {
+    /// Opens sealed bytes: `magic`, [`VERSION`], a body, and a checksum of all of these.
+    pub(super) fn sealed(bytes: &'a [u8], magic: &'static str) -> Result<Self, Error> {
         let (body, seal) = bytes.split_last_chunk::<8>().ok_or(Error::Truncated)?;
         let mut reader = Self(body);
         if reader.bytes(magic.len())? != magic.as_bytes() {
             return Err(OTHER_LAYOUT);
         }
-        let version = reader.u16()?;
-        if !versions.contains(&version) {
-            return Err(Error::Version(version));
+        match reader.u16()? {
+            VERSION => {}
+            version => return Err(Error::Version(version)),
         }
         if crate::filter::checksum(body) != u64::from_le_bytes(*seal) {
             return Err(Error::Malformed("a wrong checksum: the bytes are damaged"));
         }
-        Ok((version, reader))
+        Ok(reader)
     }
 
     /// Opens bytes without magic, version and checksum.
@@ -84,14 +78,17 @@ impl<'a> Reader<'a> {
     }
 }
 
-/// Starts a sealed block with magic and version.
-pub(super) fn open(magic: &str, version: u16) -> Vec<u8> {
+/// The version of sealed bytes.
+const VERSION: u16 = 1;
+
+/// Starts sealed bytes with magic and version.
+pub(super) fn open(magic: &str) -> Vec<u8> {
     let mut out = magic.as_bytes().to_vec();
-    out.extend(version.to_le_bytes());
+    out.extend(VERSION.to_le_bytes());
     out
 }
 
-/// Ends a sealed block with its checksum.
+/// Ends sealed bytes with their checksum.
 pub(super) fn seal(mut out: Vec<u8>) -> Vec<u8> {
     let checksum = crate::filter::checksum(&out);
     out.extend(checksum.to_le_bytes());

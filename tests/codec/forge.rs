@@ -18,8 +18,8 @@ pub(crate) mod header {
     pub(crate) const EXPANSION: usize = 24;
     pub(crate) const LAYERS: usize = 28;
     pub(crate) const PRESENT: usize = 32;
-    /// The first layer.
-    pub(crate) const FIRST: usize = 40;
+    /// The first layer of a native filter without records.
+    pub(crate) const FIRST: usize = 43;
     /// Offsets in a layer.
     pub(crate) const KIND: usize = 0;
     pub(crate) const PROBES: usize = 1;
@@ -32,9 +32,15 @@ pub(crate) mod header {
 
 /// Offsets in a frame.
 pub(crate) mod frame {
-    pub(crate) const FIRST: usize = 16;
-    pub(crate) const ITEMS: usize = 24;
-    pub(crate) const BITS: usize = 32;
+    pub(crate) const FIRST: usize = 8;
+    const LENGTH: usize = 16;
+    const HEADER: usize = 20;
+
+    /// The bits, behind the header.
+    pub(crate) fn bits(chunk: &[u8]) -> usize {
+        let length = chunk[LENGTH..HEADER].try_into().expect("four bytes");
+        HEADER + u32::from_le_bytes(length) as usize
+    }
 }
 
 /// Bytes of a checksum.
@@ -54,12 +60,12 @@ pub(crate) fn patched(bytes: &[u8], at: usize, new: &[u8]) -> Vec<u8> {
     out
 }
 
-/// Makes a chunk for a dump with this `header`, whose layers are empty and have bits.
-pub(crate) fn frame_of(header: &[u8], first: u64, items: u64, bits: &[u8]) -> Vec<u8> {
+/// Makes a chunk for a dump with this `header`, whose layers have bits.
+pub(crate) fn frame_of(header: &[u8], first: u64, bits: &[u8]) -> Vec<u8> {
     let mut out = b"rbchnk\x01\0".to_vec();
-    for number in [checksum(header), first, items] {
-        out.extend(number.to_le_bytes());
-    }
+    out.extend(first.to_le_bytes());
+    out.extend((header.len() as u32).to_le_bytes());
+    out.extend(header);
     out.extend(bits);
     out.extend([0; SEAL]);
     seal(&mut out);
@@ -68,10 +74,10 @@ pub(crate) fn frame_of(header: &[u8], first: u64, items: u64, bits: &[u8]) -> Ve
 
 /// Cuts a chunk in two after `count` bytes of bits. Returns iterator and bytes of each part.
 pub(crate) fn split(iterator: i64, chunk: &[u8], count: usize) -> [(i64, Vec<u8>); 2] {
-    let bits = &chunk[frame::BITS..chunk.len() - SEAL];
+    let bits = &chunk[frame::bits(chunk)..chunk.len() - SEAL];
     let part = |first: u64, bits: &[u8]| {
-        let mut out = chunk[..frame::BITS].to_vec();
-        out[frame::FIRST..frame::ITEMS].copy_from_slice(&first.to_le_bytes());
+        let mut out = chunk[..frame::bits(chunk)].to_vec();
+        out[frame::FIRST..frame::FIRST + 8].copy_from_slice(&first.to_le_bytes());
         out.extend(bits);
         out.extend([0; SEAL]);
         seal(&mut out);
@@ -88,7 +94,7 @@ pub(crate) fn cut(filter: &Filter, words: usize) -> (Vec<u8>, Vec<(i64, Vec<u8>)
     let (_, header) = dump::header(filter);
     let mut rest = dump::at(filter, 1).expect("a chunk");
     let mut chunks = Vec::new();
-    let bits = |chunk: &[u8]| chunk.len() - frame::BITS - SEAL;
+    let bits = |chunk: &[u8]| chunk.len() - frame::bits(chunk) - SEAL;
     while bits(&rest.1) > 8 * words {
         let [head, tail] = split(rest.0, &rest.1, 8 * words);
         chunks.push(head);
@@ -107,6 +113,6 @@ pub(crate) fn stored(load: &Load) -> Vec<Vec<u8>> {
 
 /// The position of a chunk in the stream, from its frame.
 pub(crate) fn first_byte(chunk: &[u8]) -> u64 {
-    let bytes = &chunk[frame::FIRST..frame::ITEMS];
+    let bytes = &chunk[frame::FIRST..frame::FIRST + 8];
     u64::from_le_bytes(bytes.try_into().expect("eight bytes"))
 }

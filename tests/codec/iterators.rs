@@ -38,7 +38,7 @@ fn any_iterator_reads_the_stream_from_its_word_on_or_nothing() {
             assert_eq!(next, size + 1, "{name}, {iterator}");
             let first = (iterator as usize - 1) / 8 * 8;
             assert_eq!(forge::first_byte(&data), first as u64, "{name}, {iterator}");
-            let bits = &data[frame::BITS..data.len() - forge::SEAL];
+            let bits = &data[frame::bits(&data)..data.len() - forge::SEAL];
             assert_eq!(bits, &stream[first..], "{name}, {iterator}");
         }
     }
@@ -61,7 +61,7 @@ fn any_iterator_reads_a_half_loaded_filter_up_to_the_received_bytes() {
             }
             let (next, data) = chunk.unwrap_or_else(|| panic!("{iterator} of {received}"));
             assert_eq!(next, received as i64 + 1);
-            let bits = &data[frame::BITS..data.len() - forge::SEAL];
+            let bits = &data[frame::bits(&data)..data.len() - forge::SEAL];
             let first = (iterator as usize - 1) / 8 * 8;
             assert_eq!(bits, &stream[first..received], "{iterator} of {received}");
         }
@@ -87,7 +87,7 @@ fn a_chunk_from_inside_a_word_begins_with_it_and_none_may_end_inside_one() {
         assert_eq!(outcome, Ok(Taken::Last), "{iterator}");
         assert!(dump::repeat(&filter, next, &data).is_ok(), "{iterator}");
         // A chunk that ends inside a word.
-        let length = whole.len() - forge::SEAL - frame::BITS;
+        let length = whole.len() - forge::SEAL - frame::bits(&whole);
         if length as i64 > iterator && iterator % 8 != 0 {
             let [head, _] = forge::split(end, &whole, iterator as usize);
             let mut load = Load::begin(&header, u64::MAX).expect("its header");
@@ -120,7 +120,7 @@ fn a_first_byte_near_the_integer_limits_is_refused() {
     let filter = sample::small();
     let (_, header) = dump::header(&filter);
     let (end, data) = dump::at(&filter, 1).expect("a chunk");
-    let bits = (data.len() - frame::BITS - forge::SEAL) as u64;
+    let bits = (data.len() - frame::bits(&data) - forge::SEAL) as u64;
     let mut load = Load::begin(&header, u64::MAX).expect("its header");
     for first in [
         bits,

@@ -163,7 +163,7 @@ fn check_no_chunk_clears_a_bit(filter: &Filter) {
     let [head, _] = forge::split(end, &data, 40);
     assert_eq!(load.take(head.0, &head.1, |_| u64::MAX), Ok(Taken::Next));
     // The whole chunk, with zeros in place of the part that is loaded.
-    let forged = forge::patched(&data, forge::frame::BITS, &[0; 40]);
+    let forged = forge::patched(&data, forge::frame::bits(&data), &[0; 40]);
     assert_eq!(load.take(end, &forged, |_| u64::MAX), Ok(Taken::Last));
     assert_eq!(Strings::of(&layers(load)), Strings::of(filter));
 }
@@ -310,5 +310,5 @@ fn check_an_empty_chunk_is_refused(filter: &Filter) {
     let (end, data) = dump::at(filter, 1).expect("a chunk");
     let [(iterator, empty), _] = forge::split(end, &data, 0);
     let mut load = Load::begin(&dump::header(filter).1, u64::MAX).expect("its header");
-    assert!(matches!(load.take(iterator, &empty, |_| u64::MAX), Err(Error::Unaligned { .. })));
+    assert!(matches!(load.take(iterator, &empty, |_| u64::MAX), Err(Error::Order { .. })));
 }

@@ -88,7 +88,7 @@ fn bits_are_stored_in_pieces_of_a_mebibyte_and_dumped_in_chunks_of_16() {
         let pieces = sample::dump(&filter);
         assert_eq!(pieces.len(), 1 + total.div_ceil(CHUNK), "{name}");
         for (index, (iterator, data)) in pieces[1..].iter().enumerate() {
-            let bits = data.len() - forge::frame::BITS - forge::SEAL;
+            let bits = data.len() - forge::frame::bits(data) - forge::SEAL;
             let end = total.min((index + 1) * CHUNK);
             assert_eq!(
                 (*iterator, bits),

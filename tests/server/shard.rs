@@ -455,7 +455,7 @@ fn command_docs_show_the_option() {
     }
 }
 
-/// Offsets in a header of version 3 with one record, as `src/codec/native/header.rs` draws it.
+/// Offsets in a header with one record, as `src/codec/native/header.rs` draws it.
 const RECORDS: usize = 41;
 const KIND: usize = RECORDS + 2;
 const INDEX: usize = KIND + 6;
@@ -480,7 +480,6 @@ fn forged_headers_of_shards_are_refused_or_harmless() {
     client.run("BF.RESERVE k 0.01 10 SEED 5 SHARD 7 8 NONSCALING");
     client.run("BF.ADD k a");
     let payload = Payload::of(client, "k");
-    assert_eq!(payload.strings[0][6..8], [3, 0], "the version");
     let refused = |reply: Reply| reply.error().starts_with("ERR Bad data format");
     for (what, at, bytes) in [
         ("no shards", COUNT, &[0, 0][..]),
@@ -490,8 +489,7 @@ fn forged_headers_of_shards_are_refused_or_harmless() {
         ("an unknown record", KIND, &[2, 0]),
         ("no record", RECORDS, &[0, 0]),
         ("two records", RECORDS, &[2, 0]),
-        ("the version of pages", 6, &[4, 0]),
-        ("version 5", 6, &[5, 0]),
+        ("version 2", 6, &[2, 0]),
         ("another product", RECORDS - 1, &[3]),
     ] {
         let bytes = forged(&payload, at, bytes);

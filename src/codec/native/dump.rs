@@ -1,19 +1,13 @@
 //! A filter in bounded chunks, for BF.SCANDUMP, BF.LOADCHUNK and the rewritten AOF.
 //!
 //! A dump is the header (`header.rs`), then bits and pages (`body.rs`) in chunks of some 16 MiB.
-//! Each chunk has a frame, of version 1 without pages, and of version 2 with them:
+//! Each chunk has a frame:
 //!
 //! ```text
-//!   0        6         8          16           24             32
-//!   ┌────────┬─────────┬──────────┬────────────┬──────────────┬─ ─ ─ ┬─────────┐
-//!   │ rbchnk │ version │ identity │ place u64  │ items of the │ bits │ XXH3-64 │
-//!   │        │ = 1     │ of the   │            │ newest layer │      │ of all  │
-//!   │        │         │ filter   │            │              │      │         │
-//!   └────────┴─────────┴──────────┴────────────┴──────────────┴─ ─ ─ ┴─────────┘
 //!   0        6         8          16       20
 //!   ┌────────┬─────────┬──────────┬────────┬─ ─ ─ ─ ─┬─ ─ ─ ─ ─ ─ ─ ─ ─┬─────────┐
 //!   │ rbchnk │ version │ place    │ length │ header  │ bits or records │ XXH3-64 │
-//!   │        │ = 2     │ u64      │ u32    │ as now  │ (`record.rs`)   │ of all  │
+//!   │        │ = 1     │ u64      │ u32    │ as now  │ (`record.rs`)   │ of all  │
 //!   └────────┴─────────┴──────────┴────────┴─ ─ ─ ─ ─┴─ ─ ─ ─ ─ ─ ─ ─ ─┴─────────┘
 //! ```
 //!
@@ -41,10 +35,6 @@ use crate::{
 };
 
 const MAGIC: &str = "rbchnk";
-/// The version of chunks without pages.
-const LAYERS: u16 = 1;
-/// The version of chunks of a filter in pages.
-const PAGES: u16 = 2;
 /// The most bytes of bits or records in a chunk, unless one page has more.
 const BYTES: usize = 16 << 20;
 
@@ -86,23 +76,11 @@ pub fn at<'a>(filter: impl Into<Body<'a>>, from: i64) -> Option<(i64, Vec<u8>)> 
     let first = body.start(u64::try_from(from.checked_sub(1)?).ok()?)?;
     // Infallible allocations, like the server's copy of the chunk: a child that rewrites the AOF
     // must not mistake "no memory" for "no more chunks". The child ends, and the old AOF stays.
-    let mut out = match body.layered() {
-        Some(filter) => {
-            let mut out = open(MAGIC, LAYERS);
-            out.extend(body.plan().dump_identity().to_le_bytes());
-            out.extend(first.to_le_bytes());
-            out.extend(filter.newest().counted().to_le_bytes());
-            out
-        }
-        None => {
-            let (header, mut out) = (body.plan().encode(0), open(MAGIC, PAGES));
-            out.extend(first.to_le_bytes());
-            // Far below 4 GiB: a header has a layer and 33 generations at most.
-            out.extend((header.len() as u32).to_le_bytes());
-            out.extend(header);
-            out
-        }
-    };
+    let (header, mut out) = (body.plan().encode(0), open(MAGIC));
+    out.extend(first.to_le_bytes());
+    // Far below 4 GiB: a header has 44 bytes for each of `MAX_LAYERS` at most.
+    out.extend((header.len() as u32).to_le_bytes());
+    out.extend(header);
     let end = body.put(first, BYTES, &mut out);
     Some((i64::try_from(end).ok()?.checked_add(1)?, seal(out)))
 }
@@ -114,71 +92,46 @@ struct Chunk<'a> {
     to: u64,
     /// Bits or records.
     bytes: &'a [u8],
-    /// Items of the newest layer as it was then; without a frame, those that are known.
-    items: u64,
-    /// The filter as it was then, if it is in pages.
+    /// The filter as it was then; `None` without a frame.
     plan: Option<Plan>,
 }
 
 impl<'a> Chunk<'a> {
-    /// Reads a chunk of a filter: of `layers`, or in pages. Calls `identity` only if the chunk has
-    /// a frame.
+    /// Reads a chunk of a filter, of `layers` or in pages. Calls `identity` only if the chunk has a
+    /// frame.
     fn read(
         layers: Option<&Filter>,
         identity: impl FnOnce() -> u64,
         iterator: i64,
         data: &'a [u8],
     ) -> Result<Self, Error> {
-        let Some(filter) = layers else {
-            return Self::of_pages(identity, iterator, data);
-        };
-        if let Family::RedisBloom(_) = filter.family() {
+        if let Some(filter) = layers
+            && let Family::RedisBloom(_) = filter.family()
+        {
             let (first, to) = redisbloom::place(filter, iterator, data)?;
-            let items = filter.newest().counted();
-            return Ok(Self { first, to, bytes: data, items, plan: None });
+            return Ok(Self { first, to, bytes: data, plan: None });
         }
-        let (_, mut reader) = Reader::sealed(data, MAGIC, LAYERS..=LAYERS)?;
-        let (of, first, items) = (reader.u64()?, reader.u64()?, reader.u64()?);
-        let (bytes, total) = (reader.rest(), filter.bit_bytes());
-        let to = end_of(iterator, first, first.checked_add(bytes.len() as u64))?;
-        if to > total {
-            return Err(Error::TooBig { from: first, to, total });
-        }
-        if of != identity() || items > filter.newest().capacity() {
-            return Err(Error::OtherFilter);
-        }
-        if bytes.is_empty() {
-            return Err(Error::Unaligned { from: first, to });
-        }
-        stream::check_words(first, to)?;
-        Ok(Self { first, to, bytes, items, plan: None })
-    }
-
-    fn of_pages(
-        identity: impl FnOnce() -> u64,
-        iterator: i64,
-        data: &'a [u8],
-    ) -> Result<Self, Error> {
-        let (_, mut reader) = Reader::sealed(data, MAGIC, PAGES..=PAGES)?;
+        let mut reader = Reader::sealed(data, MAGIC)?;
         let (first, length) = (reader.u64()?, reader.u32()?);
         let plan = read_header(reader.bytes(length as usize)?)?;
-        if plan.paged.is_none() || plan.clone().dump_identity() != identity() {
+        if plan.clone().dump_identity() != identity() {
             return Err(Error::OtherFilter);
         }
-        let bytes = reader.rest();
+        let (bytes, total) = (reader.rest(), plan.end());
+        let to = first.saturating_add(bytes.len() as u64);
+        if plan.paged.is_none() && to > total {
+            return Err(Error::TooBig { from: first, to, total });
+        }
         let to = record::behind(plan.bit_bytes(), first, bytes)?;
-        let to = end_of(iterator, first, Some(to))?;
-        Ok(Self { first, to, bytes, items: 0, plan: Some(plan) })
+        let to = end_of(iterator, first, to)?;
+        Ok(Self { first, to, bytes, plan: Some(plan) })
     }
 }
 
 /// The end of a chunk, which iterator and frame must agree on.
-fn end_of(iterator: i64, from: u64, end: Option<u64>) -> Result<u64, Error> {
+fn end_of(iterator: i64, from: u64, end: u64) -> Result<u64, Error> {
     let last = iterator.checked_sub(1).and_then(|last| u64::try_from(last).ok());
-    match end {
-        Some(end) if last == Some(end) => Ok(end),
-        _ => Err(Error::Order { from, to: end.unwrap_or(u64::MAX), received: 0 }),
-    }
+    if last == Some(end) { Ok(end) } else { Err(Error::Order { from, to: end, received: 0 }) }
 }
 
 impl Load {
@@ -208,17 +161,19 @@ impl Load {
         data: &[u8],
         ceiling: impl FnOnce(Demand) -> u64,
     ) -> Result<Taken, Error> {
-        let Chunk { first, to, bytes, items, plan } =
+        let Chunk { first, to, bytes, plan } =
             Chunk::read(self.layered(), || self.dump_identity, iterator, data)?;
         // Counts only rise: another filter with the same seed replaced this one.
-        if self.layered().is_some_and(|filter| items < filter.newest().counted()) {
+        if let (Some(filter), Some(plan)) = (self.layered(), &plan)
+            && plan.layers.last().is_some_and(|layer| layer.items < filter.newest().counted())
+        {
             return Err(Error::OtherFilter);
         }
         let copies = plan.as_ref().map_or(0, Plan::copies);
         if !self.take_part((first, to), bytes, copies, ceiling)? {
             return Ok(if self.is_complete() { Taken::Last } else { Taken::Repeated });
         }
-        self.renew(items, plan);
+        self.renew(plan);
         Ok(if self.is_complete() { Taken::Last } else { Taken::Next })
     }
 }
@@ -234,8 +189,7 @@ pub fn repeat<'a>(filter: impl Into<Body<'a>>, iterator: i64, data: &[u8]) -> Re
     }
     let body = filter.into();
     let identity = || body.plan().dump_identity();
-    let Chunk { first, to, bytes, plan, .. } =
-        Chunk::read(body.layered(), identity, iterator, data)?;
+    let Chunk { first, to, bytes, plan } = Chunk::read(body.layered(), identity, iterator, data)?;
     let position = plan.as_ref().and_then(|plan| first.checked_sub(plan.bit_bytes()));
     let holds = match (body, position) {
         (Body::Layers(filter), _) => stream::holds(filter, first, bytes),

@@ -1,39 +1,27 @@
-//! The header: all numbers of a filter. Version 1, for native filters of blocked layers, has 48
-//! bytes and 32 bytes for each layer. All numbers are little-endian.
+//! The header: all numbers of a filter. All numbers are little-endian.
 //!
 //! ```text
 //!   0        6         8      16         24         28       32        40
-//!   ┌────────┬─────────┬──────┬──────────┬──────────┬────────┬─────────┬─ ─ ─ ─ ─┬─────────┐
-//!   │ rbloom │ version │ seed │ error    │ expan-   │ layers │ present │ layers, │ XXH3-64 │
-//!   │        │ = 1     │ u64  │ rate f64 │ sion u32 │ u32    │ u64     │ 32 each │ of all  │
-//!   └────────┴─────────┴──────┴──────────┴──────────┴────────┴─────────┴─ ─ ─ ─ ─┴─────────┘
-//!   a layer, 32 bytes; the oldest layer comes first:
-//!   ┌────────┬────────┬─────────────┬────────┬──────────┬───────┬────────────┐
-//!   │ kind 0 │ probes │ block_words │ blocks │ capacity │ items │ error rate │
-//!   │ u8     │ u8     │ u16         │ u32    │ u64      │ u64   │ f64        │
-//!   └────────┴────────┴─────────────┴────────┴──────────┴───────┴────────────┘
-//! ```
-//!
-//! `present` is the number of bytes of bits that follow the header: all bytes of a complete filter,
-//! fewer while BF.LOADCHUNK fills the filter.
-//!
-//! Version 2, for filters of other products, puts a family before the layers. Each kind of layer
-//! has its own length. A new family or kind takes the next number.
-//!
-//! ```text
-//!   bytes 0 to 40 of version 1, with version = 2, then:
+//!   ┌────────┬─────────┬──────┬──────────┬──────────┬────────┬─────────┬─ ─ ─ ─
+//!   │ rbloom │ version │ seed │ error    │ expan-   │ layers │ present │ ...
+//!   │        │ = 1     │ u64  │ rate f64 │ sion u32 │ u32    │ u64     │
+//!   └────────┴─────────┴──────┴──────────┴──────────┴────────┴─────────┴─ ─ ─ ─
 //!   40
-//!   ┌────────┬─ ─ ─ ─ ─ ─ ┬─ ─ ─ ─ ─ ─ ─ ┬─────────┐
-//!   │ family │ fields of  │ layers,      │ XXH3-64 │
-//!   │ u8     │ the family │ oldest first │ of all  │
-//!   └────────┴─ ─ ─ ─ ─ ─ ┴─ ─ ─ ─ ─ ─ ─ ┴─────────┘
-//!   family 0, native filters, in version 3: no fields
+//!   ┌────────┬─ ─ ─ ─ ─ ─ ┬─────────┬──────┬────────┬─ ─ ─ ─ ─ ┬─ ─ ─ ┬─ ─ ─ ─ ─ ─ ─ ┬─────────┐
+//!   │ family │ fields of  │ records │ kind │ length │ `length` │ next │ layers,      │ XXH3-64 │
+//!   │ u8     │ the family │ u16     │ u16  │ u32    │ bytes    │      │ oldest first │ of all  │
+//!   └────────┴─ ─ ─ ─ ─ ─ ┴─────────┴──────┴────────┴─ ─ ─ ─ ─ ┴─ ─ ─ ┴─ ─ ─ ─ ─ ─ ─ ┴─────────┘
+//!   family 0, native filters: no fields
 //!   family 1, RedisBloom: options u8, RedisBloom's numbers: 1 exact (not rounded), 4 64-bit hash
 //!   family 2, valkey-bloom: seed, 32 bytes; tightening ratio, f64
 //!   family 3, Guava: no fields
 //!
-//!   kind 0, blocked, 32 bytes: as in version 1
-//!   kind 1, classic, 44 bytes:
+//!   layer kind 0, blocked, 32 bytes:
+//!   ┌────────┬────────┬─────────────┬────────┬──────────┬───────┬────────────┐
+//!   │ kind 0 │ probes │ block_words │ blocks │ capacity │ items │ error rate │
+//!   │ u8     │ u8     │ u16         │ u32    │ u64      │ u64   │ f64        │
+//!   └────────┴────────┴─────────────┴────────┴──────────┴───────┴────────────┘
+//!   layer kind 1, classic, 44 bytes:
 //!   ┌────────┬──────┬────────┬──────┬───────┬──────────┬───────┬────────────┐
 //!   │ kind 1 │ rule │ probes │ bits │ bytes │ capacity │ items │ error rate │
 //!   │ u8     │ u8   │ u16    │ u64  │ u64   │ u64      │ u64   │ f64        │
@@ -41,16 +29,13 @@
 //!   rule (filter/layer/classic/positions.rs): 0 remainder, 1 low bits, 2 prime, 3 mitz32, 4 mitz64
 //! ```
 //!
-//! Version 3 is version 2 with records between the fields of the family and the layers, for filters
-//! with a property that most lack. A new property gets a new kind of record, not a new version. A
-//! new meaning of the bits gets a new version.
+//! `present` is the place (`body.rs`) up to which bits and pages follow: all of a complete filter,
+//! less while BF.LOADCHUNK fills it, none in a dump.
+//!
+//! Records are properties that most filters lack. A new family, kind or property takes the next
+//! number. A new meaning of the bits gets a new version.
 //!
 //! ```text
-//!   bytes 0 to 40 of version 1, with version = 3, then:
-//!   ┌────────┬─ ─ ─ ─ ─ ─ ┬─────────┬──────┬────────┬─ ─ ─ ─ ─ ┬─ ─ ─ ┬─ ─ ─ ─ ─ ─ ─ ┬─────────┐
-//!   │ family │ fields of  │ records │ kind │ length │ `length` │ next │ layers,      │ XXH3-64 │
-//!   │ u8     │ the family │ u16     │ u16  │ u32    │ bytes    │      │ oldest first │ of all  │
-//!   └────────┴─ ─ ─ ─ ─ ─ ┴─────────┴──────┴────────┴─ ─ ─ ─ ─ ┴─ ─ ─ ┴─ ─ ─ ─ ─ ─ ─ ┴─────────┘
 //!   kind 1, shard, of native filters: number of the shard u16, number of shards u16
 //!   kind 2, pages, of native filters with at most one layer, which is below them:
 //!   ┌──────────┬─────────┬─────────┬───────────┬─────────┬─────────────┬──────────┬────────┐
@@ -67,10 +52,7 @@
 //!   └──────┴────────┴─────────┴────────┴────────┴────────┴───────┴──────┴─────────┘
 //! ```
 //!
-//! With pages, `present` is the place (`body.rs`) up to which bits and pages follow; none in a
-//! dump.
-//!
-//! Kinds ascend, so no kind is there twice; 0 is no kind. A header that breaks this is refused, so
+//! Kinds of records ascend, so no kind is there twice; 0 is no kind. A header that breaks this is refused, so
 //! that each filter has one header, which its identity is computed from.
 //!
 //! A filter is not the same without a record of a kind below 32,768, so a release that does not
@@ -92,18 +74,12 @@ use crate::{
 };
 
 pub(super) const MAGIC: &str = "rbloom";
-/// The version for native filters of blocked layers.
-const NATIVE: u16 = 1;
-/// The version for all other filters without records.
-const ANY: u16 = 2;
-/// The version for filters with records.
-const RECORDS: u16 = 3;
 /// Bytes of the shortest layer.
 const LAYER: usize = 32;
 /// Layer kinds.
 const BLOCKED: u8 = 0;
 const CLASSIC: u8 = 1;
-/// Families of versions 2 and 3.
+/// Families.
 const OWN: u8 = 0;
 const REDISBLOOM: u8 = 1;
 const VALKEY: u8 = 2;
@@ -176,12 +152,7 @@ impl Plan {
 
 /// Writes a header with these records, of kinds that ascend.
 fn put(plan: &Plan, records: &[(u16, Vec<u8>)], present: u64) -> Vec<u8> {
-    let version = match plan.family {
-        _ if !records.is_empty() => RECORDS,
-        Family::Native => NATIVE,
-        Family::RedisBloom(_) | Family::Valkey(_) | Family::Guava => ANY,
-    };
-    let mut out = open(MAGIC, version);
+    let mut out = open(MAGIC);
     out.reserve(plan.layers.len().saturating_add(2).saturating_mul(LAYER));
     out.extend(plan.seed.to_le_bytes());
     out.extend(plan.error_rate.to_le_bytes());
@@ -190,7 +161,6 @@ fn put(plan: &Plan, records: &[(u16, Vec<u8>)], present: u64) -> Vec<u8> {
     out.extend((plan.layers.len() as u32).to_le_bytes());
     out.extend(present.to_le_bytes());
     match plan.family {
-        Family::Native if version == NATIVE => {}
         Family::Native => out.push(OWN),
         Family::RedisBloom(RedisBloom { hash64, rounds }) => {
             let exact = if rounds { 0 } else { EXACT };
@@ -203,14 +173,12 @@ fn put(plan: &Plan, records: &[(u16, Vec<u8>)], present: u64) -> Vec<u8> {
         }
         Family::Guava => out.push(GUAVA),
     }
-    if version == RECORDS {
-        // There are three kinds, and no record has 4 GiB.
-        out.extend((records.len() as u16).to_le_bytes());
-        for (kind, bytes) in records {
-            out.extend(kind.to_le_bytes());
-            out.extend((bytes.len() as u32).to_le_bytes());
-            out.extend(bytes);
-        }
+    // There are three kinds, and no record has 4 GiB.
+    out.extend((records.len() as u16).to_le_bytes());
+    for (kind, bytes) in records {
+        out.extend(kind.to_le_bytes());
+        out.extend((bytes.len() as u32).to_le_bytes());
+        out.extend(bytes);
     }
     for layer in &plan.layers {
         match layer.shape {
@@ -278,12 +246,11 @@ fn put_window(window: &Window) -> Vec<u8> {
 
 /// Reads and checks a header: the plan, and how much of bits and pages follows.
 pub(super) fn decode(bytes: &[u8]) -> Result<(Plan, u64), Error> {
-    let (version, mut reader) = Reader::sealed(bytes, MAGIC, NATIVE..=RECORDS)?;
+    let mut reader = Reader::sealed(bytes, MAGIC)?;
     let (seed, error_rate, factor) = (reader.u64()?, reader.f64()?, reader.u32()?);
     let (count, present) = (reader.u32()? as usize, reader.u64()?);
-    let family = if version == NATIVE { Family::Native } else { family(&mut reader)? };
-    let records = if version == RECORDS { reader.u16()? } else { 0 };
-    let Records { shard, pages, window } = Records::read(&mut reader, records)?;
+    let family = family(&mut reader)?;
+    let Records { shard, pages, window } = Records::read(&mut reader)?;
     let expansion = match family {
         Family::Native => Expansion::new(u64::from(factor))?,
         Family::RedisBloom(_) | Family::Valkey(_) | Family::Guava => Expansion::stored(factor),
@@ -298,7 +265,7 @@ pub(super) fn decode(bytes: &[u8]) -> Result<(Plan, u64), Error> {
     let mut layers = Vec::new();
     layers.try_reserve_exact(count).map_err(|_| FilterError::OutOfMemory(count as u64))?;
     for _ in 0..count {
-        let shape = shape(&mut reader, version)?;
+        let shape = shape(&mut reader)?;
         let (capacity, items, error_rate) = (reader.u64()?, reader.u64()?, reader.f64()?);
         layers.push(LayerPlan { capacity, items, error_rate, shape });
     }
@@ -343,9 +310,9 @@ struct Records {
 }
 
 impl Records {
-    fn read(reader: &mut Reader, count: u16) -> Result<Self, Error> {
+    fn read(reader: &mut Reader) -> Result<Self, Error> {
         let (mut records, mut last) = (Self::default(), 0);
-        for _ in 0..count {
+        for _ in 0..reader.u16()? {
             let (kind, length) = (reader.u16()?, reader.u32()?);
             let mut record = Reader::plain(reader.bytes(length as usize)?);
             if kind <= last {
@@ -408,10 +375,13 @@ fn window(record: &mut Reader) -> Result<Window, Error> {
     Ok(Window { rules, generations, number, sweep })
 }
 
-fn shape(reader: &mut Reader, version: u16) -> Result<Shape, Error> {
+fn shape(reader: &mut Reader) -> Result<Shape, Error> {
     match reader.u8()? {
-        BLOCKED => Ok(Shape::Blocked(geometry(reader)?)),
-        CLASSIC if version != NATIVE => {
+        BLOCKED => {
+            let (probes, block_words) = (reader.u8()?, reader.u16()?);
+            Ok(Shape::Blocked(Geometry { blocks: reader.u32()?, block_words, probes }))
+        }
+        CLASSIC => {
             let rule = match reader.u8()? {
                 REMAINDER => Rule::Remainder,
                 LOW_BITS => Rule::LowBits,
@@ -425,11 +395,4 @@ fn shape(reader: &mut Reader, version: u16) -> Result<Shape, Error> {
         }
         _ => Err(UNKNOWN),
     }
-}
-
-fn geometry(reader: &mut Reader) -> Result<Geometry, Error> {
-    let probes = reader.u8()?;
-    let block_words = reader.u16()?;
-    let blocks = reader.u32()?;
-    Ok(Geometry { blocks, block_words, probes })
 }

@@ -183,15 +183,17 @@ impl Load {
         Ok(true)
     }
 
-    /// Takes the numbers of a newer chunk: the items of the newest layer, or the plan of pages.
-    /// Passes over the pages begin again, because they may have missed pages of the copy, and
-    /// chunks may be of different servers.
-    pub(super) fn renew(&mut self, items: u64, plan: Option<Plan>) {
-        let (Some(paged), Some(mut plan)) = (&mut self.paged, plan) else {
-            return self
-                .filter
-                .iter_mut()
-                .for_each(|filter| filter.newest_mut().set_counted(items));
+    /// Takes the numbers of a newer chunk, if it has any. Passes over the pages begin again, because
+    /// they may have missed pages of the copy, and chunks may be of different servers.
+    pub(super) fn renew(&mut self, plan: Option<Plan>) {
+        let Some(mut plan) = plan else {
+            return;
+        };
+        let Some(paged) = &mut self.paged else {
+            if let (Some(filter), Some(newest)) = (&mut self.filter, plan.layers.last()) {
+                filter.newest_mut().set_counted(newest.items);
+            }
+            return;
         };
         if let (Some(old), Some(new)) = (window(&mut paged.plan), window(&mut plan))
             && old.sweep != new.sweep

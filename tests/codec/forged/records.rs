@@ -1,4 +1,4 @@
-//! The records of version 3: a shard that cannot be, and records of kinds that are not known.
+//! Records: a shard that cannot be, and records of kinds that are not known.
 
 use redis_bloom::{
     codec::{
@@ -17,7 +17,7 @@ use crate::{
 };
 
 /// Offsets in the header of a filter with one record, which follows the family's byte.
-const RECORDS: usize = FIRST + 1;
+const RECORDS: usize = FIRST - 2;
 const KIND: usize = RECORDS + 2;
 const LENGTH: usize = KIND + 2;
 const INDEX: usize = LENGTH + 4;
@@ -91,8 +91,7 @@ fn records_of_later_releases_are_skipped_or_refused() {
     );
 }
 
-/// A header of version 3 whose records are all optional, or which has none, is that of the filter
-/// that takes all items: a header of version 1 or 2.
+/// A header whose records are all optional is that of the filter that takes all items.
 #[test]
 fn a_filter_with_optional_records_alone_is_a_plain_one() {
     let (_, header) = dump::header(&sample::shard());
@@ -126,23 +125,19 @@ fn records_out_of_order_are_refused() {
     }
 }
 
-/// A filter that no shard is has the bytes that it had before there were shards.
 #[test]
 fn only_shards_have_records() {
-    let versions = |filter| Strings::of(filter).0[0][6];
-    let [plain, stack, shard] = sample::smalls();
-    assert_eq!([&plain, &stack, &shard].map(versions), [1, 2, 3]);
-    // The header of a shard differs in the version, the family and the record alone.
+    let [plain, _, shard] = sample::smalls();
+    // The header of a shard differs in the record alone.
     let (with, without) = (Strings::of(&shard), Strings::of(&plain));
     let (with, without) = (&with.0[0], &without.0[0]);
-    assert_eq!(with[8..FIRST], without[8..FIRST]);
-    assert_eq!(with[FIRST..LAYERS], [0, 1, 0, 1, 0, 4, 0, 0, 0, 5, 0, 8, 0]);
+    assert_eq!(with[..RECORDS], without[..RECORDS]);
+    assert_eq!(with[RECORDS..LAYERS], [1, 0, 1, 0, 4, 0, 0, 0, 5, 0, 8, 0]);
     assert_eq!(with[LAYERS..with.len() - 8], without[FIRST..without.len() - 8]);
     assert_eq!(Strings::of(&shard.with_shard(None)), Strings::of(&plain));
 }
 
-/// The headers of small filters as the first releases wrote them: version 1 for native filters, 3
-/// for a shard. Only version 3 has records, and the other versions do not change.
+/// The headers of small filters as the first release writes them.
 #[test]
 fn headers_keep_their_bytes() {
     let header = |shard| {
@@ -154,15 +149,11 @@ fn headers_keep_their_bytes() {
     let start = "ed5e000000000000 7b14ae47e17a843f 02000000 01000000 0000000000000000";
     // Probes, words of a block, blocks, capacity, items, rate.
     let layer = "07 1000 01000000 6400000000000000 0000000000000000 b81e85eb51b87e3f";
-    for (shard, before, behind) in [
-        (None, "0100", format!("00 {layer} 43be462395ba7297")),
-        (
-            Shard::new(5, 8),
-            "0300",
-            format!("00 0100 0100 04000000 0500 0800 00 {layer} 82836921e5a850f5"),
-        ),
+    for (shard, behind) in [
+        (None, format!("00 0000 00 {layer} cd506d8e65052456")),
+        (Shard::new(5, 8), format!("00 0100 0100 04000000 0500 0800 00 {layer} 58c7bb8be555ab0f")),
     ] {
-        let expected = format!("72626c6f6f6d {before} {start} {behind}").replace(' ', "");
+        let expected = format!("72626c6f6f6d 0100 {start} {behind}").replace(' ', "");
         assert_eq!(header(shard), expected, "{shard:?}");
     }
 }

@@ -83,7 +83,7 @@ fn what_a_dump_announces_is_not_allocated() {
         assert!(garbage.is_err() && most < OVERHEAD, "{most} bytes");
         for chunk in 0..4 {
             let first = chunk * CAME;
-            let data = forge::frame_of(&forged, first as u64, 0, &[0; CAME]);
+            let data = forge::frame_of(&forged, first as u64, &[0; CAME]);
             let (taken, most) = peak(|| load.take((first + CAME) as i64 + 1, &data, |_| u64::MAX));
             assert_eq!(taken, Ok(Taken::Next));
             // While it grows, the old array is there beside the new one, which is counted from 0.

@@ -6,7 +6,7 @@
 
 use xxhash_rust::xxh3::xxh3_64;
 
-/// The numbers of a filter header of version 1: a filter of one layer of blocks.
+/// The numbers of a filter header of a native filter without records: one of one layer of blocks.
 #[derive(Clone, Debug)]
 pub struct Header {
     pub version: u16,
@@ -52,7 +52,8 @@ impl Header {
         let version = take!(rest, u16);
         let (seed, error_rate) = (take!(rest, u64), take!(rest, f64));
         let (expansion, count, present) = (take!(rest, u32), take!(rest, u32), take!(rest, u64));
-        assert_eq!(version, 1);
+        let (family, records) = (take!(rest, u8), take!(rest, u16));
+        assert_eq!((version, family, records), (1, 0, 0));
         let mut layers = Vec::new();
         while !rest.is_empty() {
             layers.push(StoredLayer {
@@ -78,6 +79,8 @@ impl Header {
         bytes.extend(self.expansion.to_le_bytes());
         bytes.extend(self.count.to_le_bytes());
         bytes.extend(self.present.to_le_bytes());
+        // The family, and the number of records.
+        bytes.extend([0; 3]);
         for layer in &self.layers {
             bytes.extend([layer.kind, layer.probes]);
             bytes.extend(layer.block_words.to_le_bytes());
