@@ -1,7 +1,7 @@
 //! A packed batch (BF.BULKADD, BF.BULKEXISTS): many items in one string, their answers in another.
 //!
-//! The server makes an object of each argument of a command, and a reply of each answer. That takes
-//! more time than the filter does. In a packed batch both are made once for all items.
+//! Arguments and replies of the server take more time than the filter does. In a packed batch both
+//! are made once for all items.
 //!
 //! ```text
 //!            ┌──────────┬────┬──────────┬────┬──────────┬ ─ ─ ┐

@@ -23,8 +23,7 @@
 //! not random is public (`FIXED_SEED`). valkey-bloom refuses files that break these rules.
 //!
 //! The order of fields of a layer in the RDB is that of a public description of 1.0.1; no published
-//! binary was compared (`tests/fixtures/README.md`). Development builds before 1.0.0 wrote another
-//! order under the same encoding version: bitmap, capacity, items. It is refused.
+//! binary was compared (`tests/fixtures/README.md`). That of builds before 1.0.0 is refused.
 //!
 //! RDB and blob are written as they were read, so files go both ways. A layer is allocated when its
 //! bitmap has arrived and has the length that follows from capacity and rate. Other numbers that

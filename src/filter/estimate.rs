@@ -5,8 +5,7 @@
 //! the model of the sizing gives the rate (`sizing/block_rate.rs`). The rate of the filter is the
 //! probability that at least one layer answers wrongly.
 //!
-//! The share comes from a sample of `SAMPLE_WORDS` words, divided evenly among the layers, in evenly
-//! spaced runs: all bits of a filter of 1 GiB would block the server for 100 ms and more.
+//! The share comes from a sample: all bits of a filter of 1 GiB would take 100 ms and more.
 
 #![expect(clippy::disallowed_methods, reason = "estimates are shown, and decide nothing")]
 

@@ -14,21 +14,7 @@ use std::hash::Hasher as _;
 
 use siphasher::sip::SipHasher24;
 
-use super::{CellKind, Family, Filter, Paged, Plan, RedisBloom, Span, Valkey};
-
-impl Filter {
-    /// [`Plan::identity`].
-    pub fn identity(&self) -> u64 {
-        Plan::of(self).identity()
-    }
-}
-
-impl Paged {
-    /// [`Plan::identity`].
-    pub fn identity(&self) -> u64 {
-        Plan::of_pages(self).identity()
-    }
-}
+use super::{CellKind, Family, Plan, RedisBloom, Span, Valkey};
 
 impl Plan {
     /// The identity: equal for a filter and its copies, however far they have grown.

@@ -24,8 +24,7 @@
 //! The rate of a union of pages is at most the sum of their rates, and it grows further with each
 //! item. If it would pass the configured rate while the filter grows as planned, all levels to come
 //! get longer tags, so that it takes at most two units more (`pages/plan.rs`). If that is too much,
-//! the union is refused. At 1 %, two filters of a million items can be united, and then the union
-//! of two such unions cannot.
+//! the union is refused.
 
 use super::{
     error::Error,

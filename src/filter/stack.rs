@@ -61,10 +61,7 @@ struct Extra {
 impl Extra {
     /// Boxes the parts, or returns `None` if there are none.
     fn boxed(older: Vec<Layer>, family: Family) -> Option<Box<Self>> {
-        let valkey = match family {
-            Family::Valkey(valkey) => Some(valkey),
-            Family::Native | Family::RedisBloom(_) | Family::Guava => None,
-        };
+        let valkey = if let Family::Valkey(valkey) = family { Some(valkey) } else { None };
         (!older.is_empty() || valkey.is_some())
             .then(|| Box::new(Self { older, valkey, shard: None }))
     }
@@ -295,10 +292,7 @@ impl Filter {
     pub(super) fn struct_bytes(family: Tag, shapes: impl ExactSizeIterator<Item = Shape>) -> u64 {
         let list = (shapes.len().saturating_sub(1)) * size_of::<Layer>();
         let boxes: usize = shapes.map(Layer::boxed_bytes).sum();
-        let keys = match family {
-            Tag::Valkey => size_of::<Valkey>(),
-            Tag::Native | Tag::RedisBloom(_) | Tag::Guava => 0,
-        };
+        let keys = if family == Tag::Valkey { size_of::<Valkey>() } else { 0 };
         STRUCT_BYTES + (list + boxes + keys) as u64
     }
 

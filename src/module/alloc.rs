@@ -24,8 +24,7 @@ static ALLOCATOR: Server = Server;
 /// The alignment that the server's allocator guarantees on every build, in bytes.
 const ALIGNMENT: usize = 8;
 
-/// From this size on, an allocation that can fail precedes a plain Calloc, which aborts when memory
-/// is exhausted. In bytes.
+/// From this size in bytes on, an allocation that can fail precedes a Calloc, which aborts instead.
 const CHECKED_FROM: usize = 64 * 1024;
 
 /// Whether the server's allocator owns an allocation with this layout. The result is equal for all

@@ -1,20 +1,11 @@
 //! Settings: the load arguments, and what CONFIG GET and CONFIG SET show.
 //!
-//! | setting           | what                                            | default | range      |
-//! |-------------------|-------------------------------------------------|---------|------------|
-//! | error-rate        | rate of a filter that an addition creates       | 0.01    | (0, 1)     |
-//! | initial-size      | its capacity, in items                          | 100     | [1, 2^62]  |
-//! | expansion-factor  | its expansion, and BF.RESERVE's; 0: non-scaling | 2       | [0, 32768] |
-//! | max-filter-bytes  | most bytes of bits of a filter; 0: see limit.rs | 0       | [0, 2^63)  |
-//! | missing-key-error | whether BF.EXISTS of a missing key is an error  | no      | yes, no    |
-//! | layout            | as which product makes them: native, redisbloom | native  | two words  |
+//! `docs/reference/settings.md` says what each setting does.
 //!
 //! Where the server allows names without a prefix (Redis 8) they read `bf-error-rate`, as in
-//! RedisBloom 8; elsewhere the server makes them `bf.error-rate`. A configuration file written for
-//! another product starts the server, too. Elsewhere that is valkey-bloom's: four of its names are
-//! second names of settings of ours (aliases), three have no effect. On Redis 8 it is RedisBloom's:
-//! its settings of cuckoo filters (`cf-bucket-size`) have no effect, and keep their values, so that
-//! CONFIG REWRITE writes the lines that it found. CONFIG GET shows them by their full names alone.
+//! RedisBloom 8; elsewhere the server makes them `bf.error-rate`. A configuration file of another
+//! product starts the server: of RedisBloom's with settings of cuckoo filters on Redis 8, elsewhere
+//! of valkey-bloom's. What has no effect keeps its value for CONFIG REWRITE.
 //!
 //! The last writer wins, under either name, and both names show the value. When the module loads,
 //! the server sets every name, in the order of registration: to the text in the configuration file,

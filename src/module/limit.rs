@@ -9,9 +9,8 @@
 //!
 //! * `max-filter-bytes`, if the operator has set it, also above the machine's memory; otherwise
 //!   `maxmemory`, if that is set; otherwise the memory of the machine or the container;
-//! * under `noeviction` also what is left of `maxmemory`: the server judges a command's memory
-//!   before the command runs, so a large filter would overshoot by its whole size, and then every
-//!   write fails. Other policies make room.
+//! * under `noeviction` also what is left of `maxmemory`, because the server judges a command's
+//!   memory before the command runs. Other policies make room.
 //!
 //! The server's settings are read at load and when it says that its configuration changed.
 

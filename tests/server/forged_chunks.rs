@@ -69,34 +69,45 @@ fn forged_chunks_are_refused_and_change_nothing() {
     let [(_, header), (iterator, chunk)] = pieces.as_slice() else {
         panic!("a header and a chunk")
     };
-    const FRAME: usize = 32;
-    let identity = u64::from_le_bytes(chunk[8..16].try_into().expect("eight bytes"));
-    let bits = &chunk[FRAME..chunk.len() - 8];
+    // Magic, version, place, the length of the header, and the header.
+    const FRAME: usize = 20;
+    /// Offsets in the header.
+    const SEED: usize = 8;
+    const ITEMS: usize = 59;
+    let length = u32::from_le_bytes(chunk[16..FRAME].try_into().expect("four bytes")) as usize;
+    let bits = &chunk[FRAME + length..chunk.len() - 8];
     let end = bits.len() as u64;
-    let forge = |identity: u64, first: u64, items: u64, bits: &[u8]| {
+    let other = |at: usize, number: u64| {
+        let mut body = header[..header.len() - 8].to_vec();
+        body[at..at + 8].copy_from_slice(&number.to_le_bytes());
+        sealed_with_xxh3(body)
+    };
+    let forge_of = |header: &[u8], first: u64, bits: &[u8]| {
         let mut frame = chunk[..8].to_vec();
-        for number in [identity, first, items] {
-            frame.extend(number.to_le_bytes());
-        }
+        frame.extend(first.to_le_bytes());
+        frame.extend((header.len() as u32).to_le_bytes());
+        frame.extend(header);
         frame.extend(bits);
         sealed_with_xxh3(frame)
     };
-    assert_eq!(&forge(identity, 0, 900, bits), chunk, "a rebuilt chunk is identical");
+    let forge = |first: u64, bits: &[u8]| forge_of(header, first, bits);
+    assert_eq!(&forge(0, bits), chunk, "a rebuilt chunk is identical");
     let rows: Vec<(&str, i64, Vec<u8>)> = vec![
-        ("another identity", *iterator, forge(identity ^ 1, 0, 900, bits)),
-        ("more items than the capacity", *iterator, forge(identity, 0, 1_001, bits)),
-        ("2^64 - 1 items", *iterator, forge(identity, 0, u64::MAX, bits)),
-        ("no bits", 1, forge(identity, 0, 900, &[])),
-        ("no bits at the end", *iterator, forge(identity, end, 900, &[])),
-        ("a gap before it", *iterator, forge(identity, 8, 900, &bits[8..])),
-        ("a word too many", iterator + 8, forge(identity, 0, 900, &[bits, &[0; 8]].concat())),
-        ("a start inside a word", *iterator, forge(identity, 1, 900, &bits[1..])),
-        ("an end inside a word", iterator - 1, forge(identity, 0, 900, &bits[..bits.len() - 1])),
-        ("a start past the end", iterator + 8, forge(identity, end, 900, &[0xff; 8])),
-        ("an end past 2^64", 8, forge(identity, u64::MAX - 7, 900, &[0xff; 16])),
-        ("an end at 2^64", i64::MAX, forge(identity, u64::MAX - 7, 900, &[0xff; 8])),
-        ("a start at 2^63", i64::MIN, forge(identity, 1 << 63, 900, &[0xff; 8])),
-        ("the iterator of another place", *iterator, forge(identity, 0, 900, &bits[..8])),
+        ("another seed", *iterator, forge_of(&other(SEED, 7), 0, bits)),
+        ("more items than the capacity", *iterator, forge_of(&other(ITEMS, 1_001), 0, bits)),
+        ("2^64 - 1 items", *iterator, forge_of(&other(ITEMS, u64::MAX), 0, bits)),
+        ("no header", *iterator, forge_of(&[], 0, bits)),
+        ("no bits", 1, forge(0, &[])),
+        ("no bits at the end", *iterator, forge(end, &[])),
+        ("a gap before it", *iterator, forge(8, &bits[8..])),
+        ("a word too many", iterator + 8, forge(0, &[bits, &[0; 8]].concat())),
+        ("a start inside a word", *iterator, forge(1, &bits[1..])),
+        ("an end inside a word", iterator - 1, forge(0, &bits[..bits.len() - 1])),
+        ("a start past the end", iterator + 8, forge(end, &[0xff; 8])),
+        ("an end past 2^64", 8, forge(u64::MAX - 7, &[0xff; 16])),
+        ("an end at 2^64", i64::MAX, forge(u64::MAX - 7, &[0xff; 8])),
+        ("a start at 2^63", i64::MIN, forge(1 << 63, &[0xff; 8])),
+        ("the iterator of another place", *iterator, forge(0, &bits[..8])),
     ];
     let saved = client.run("DUMP k");
     let used = client.memory("used_memory");
@@ -118,8 +129,8 @@ fn forged_chunks_are_refused_and_change_nothing() {
     client.run("DEL half");
     assert_eq!(load(client, "half", &(1, header.clone())), ok());
     let middle = bits.len() / 2 / 8 * 8;
-    let first = forge(identity, 0, 900, &bits[..middle]);
-    let second = forge(identity, middle as u64 - 8, 950, &bits[middle - 8..]);
+    let first = forge(0, &bits[..middle]);
+    let second = forge_of(&other(ITEMS, 950), middle as u64 - 8, &bits[middle - 8..]);
     assert_eq!(load(client, "half", &(middle as i64 + 1, first)), ok());
     assert!(client.run("BF.EXISTS half item-0").is_error(), "half of the bits are missing");
     assert_eq!(load(client, "half", &(*iterator, second)), ok());

@@ -21,8 +21,7 @@
 //! gets another identity, and its chunks are refused.
 //!
 //! A filter from RedisBloom is dumped in RedisBloom's format (`redisbloom/`): the same iterators,
-//! chunks without a frame, and a header without a magic. The first 8 bytes of that header are an
-//! item count. The magic and version of a native header, read as a count, are 4 * 10^14 items.
+//! chunks without a frame, and a header without a magic, which begins with a count of items.
 
 use super::{Body, Load, Taken, header, record, stream};
 use crate::{
@@ -123,15 +122,12 @@ impl<'a> Chunk<'a> {
             return Err(Error::TooBig { from: first, to, total });
         }
         let to = record::behind(plan.bit_bytes(), first, bytes)?;
-        let to = end_of(iterator, first, to)?;
+        // Iterator and frame must agree on the end.
+        if iterator.checked_sub(1).and_then(|last| u64::try_from(last).ok()) != Some(to) {
+            return Err(Error::Order { from: first, to, received: 0 });
+        }
         Ok(Self { first, to, bytes, plan: Some(plan) })
     }
-}
-
-/// The end of a chunk, which iterator and frame must agree on.
-fn end_of(iterator: i64, from: u64, end: u64) -> Result<u64, Error> {
-    let last = iterator.checked_sub(1).and_then(|last| u64::try_from(last).ok());
-    if last == Some(end) { Ok(end) } else { Err(Error::Order { from, to: end, received: 0 }) }
 }
 
 impl Load {

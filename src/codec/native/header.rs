@@ -102,12 +102,8 @@ const GENERATION_BYTES: usize = 16;
 /// Options of the family `REDISBLOOM`.
 const EXACT: u8 = 1;
 const HASH64: u8 = 4;
-/// Rules of a classic layer.
-const REMAINDER: u8 = 0;
-const LOW_BITS: u8 = 1;
-const PRIME: u8 = 2;
-const MITZ32: u8 = 3;
-const MITZ64: u8 = 4;
+/// Rules of a classic layer, by their numbers.
+const RULES: [Rule; 5] = [Rule::Remainder, Rule::LowBits, Rule::Prime, Rule::Mitz32, Rule::Mitz64];
 
 /// The refusal of a family, record, layer, option or rule that no version has.
 const UNKNOWN: Error = Error::Malformed("a kind, option or rule that is not known");
@@ -131,7 +127,24 @@ impl Plan {
             records.push((PAGES, put_pages(paged)));
             records.extend(paged.window.as_ref().map(|window| (WINDOW, put_window(window))));
         }
-        put(self, &records, present)
+        let mut out = open(MAGIC);
+        out.reserve(self.layers.len().saturating_add(2).saturating_mul(LAYER));
+        out.extend(self.seed.to_le_bytes());
+        out.extend(self.error_rate.to_le_bytes());
+        out.extend(self.expansion.factor().unwrap_or(0).to_le_bytes());
+        // A filter never has more than `MAX_LAYERS`.
+        out.extend((self.layers.len() as u32).to_le_bytes());
+        out.extend(present.to_le_bytes());
+        put_family(self.family, &mut out);
+        // There are three kinds, and no record has 4 GiB.
+        out.extend((records.len() as u16).to_le_bytes());
+        for (kind, bytes) in records {
+            out.extend(kind.to_le_bytes());
+            out.extend((bytes.len() as u32).to_le_bytes());
+            out.extend(bytes);
+        }
+        self.layers.iter().for_each(|layer| put_layer(layer, &mut out));
+        seal(out)
     }
 
     /// A checksum of what does not change while items come and go. It changes when a filter gets a
@@ -150,17 +163,8 @@ impl Plan {
     }
 }
 
-/// Writes a header with these records, of kinds that ascend.
-fn put(plan: &Plan, records: &[(u16, Vec<u8>)], present: u64) -> Vec<u8> {
-    let mut out = open(MAGIC);
-    out.reserve(plan.layers.len().saturating_add(2).saturating_mul(LAYER));
-    out.extend(plan.seed.to_le_bytes());
-    out.extend(plan.error_rate.to_le_bytes());
-    out.extend(plan.expansion.factor().unwrap_or(0).to_le_bytes());
-    // A filter never has more than `MAX_LAYERS`.
-    out.extend((plan.layers.len() as u32).to_le_bytes());
-    out.extend(present.to_le_bytes());
-    match plan.family {
+fn put_family(family: Family, out: &mut Vec<u8>) {
+    match family {
         Family::Native => out.push(OWN),
         Family::RedisBloom(RedisBloom { hash64, rounds }) => {
             let exact = if rounds { 0 } else { EXACT };
@@ -173,39 +177,26 @@ fn put(plan: &Plan, records: &[(u16, Vec<u8>)], present: u64) -> Vec<u8> {
         }
         Family::Guava => out.push(GUAVA),
     }
-    // There are three kinds, and no record has 4 GiB.
-    out.extend((records.len() as u16).to_le_bytes());
-    for (kind, bytes) in records {
-        out.extend(kind.to_le_bytes());
-        out.extend((bytes.len() as u32).to_le_bytes());
-        out.extend(bytes);
-    }
-    for layer in &plan.layers {
-        match layer.shape {
-            Shape::Blocked(geometry) => {
-                out.extend([BLOCKED, geometry.probes]);
-                out.extend(geometry.block_words.to_le_bytes());
-                out.extend(geometry.blocks.to_le_bytes());
-            }
-            Shape::Classic(classic) => {
-                let rule = match classic.rule {
-                    Rule::Remainder => REMAINDER,
-                    Rule::LowBits => LOW_BITS,
-                    Rule::Prime => PRIME,
-                    Rule::Mitz32 => MITZ32,
-                    Rule::Mitz64 => MITZ64,
-                };
-                out.extend([CLASSIC, rule]);
-                out.extend(classic.probes.to_le_bytes());
-                out.extend(classic.bits.to_le_bytes());
-                out.extend(classic.bytes.to_le_bytes());
-            }
+}
+
+fn put_layer(layer: &LayerPlan, out: &mut Vec<u8>) {
+    match layer.shape {
+        Shape::Blocked(geometry) => {
+            out.extend([BLOCKED, geometry.probes]);
+            out.extend(geometry.block_words.to_le_bytes());
+            out.extend(geometry.blocks.to_le_bytes());
         }
-        out.extend(layer.capacity.to_le_bytes());
-        out.extend(layer.items.to_le_bytes());
-        out.extend(layer.error_rate.to_le_bytes());
+        Shape::Classic(classic) => {
+            let rule = RULES.iter().position(|rule| *rule == classic.rule).unwrap_or(0);
+            out.extend([CLASSIC, rule as u8]);
+            out.extend(classic.probes.to_le_bytes());
+            out.extend(classic.bits.to_le_bytes());
+            out.extend(classic.bytes.to_le_bytes());
+        }
     }
-    seal(out)
+    out.extend(layer.capacity.to_le_bytes());
+    out.extend(layer.items.to_le_bytes());
+    out.extend(layer.error_rate.to_le_bytes());
 }
 
 fn put_shard(shard: Shard) -> Vec<u8> {
@@ -382,14 +373,7 @@ fn shape(reader: &mut Reader) -> Result<Shape, Error> {
             Ok(Shape::Blocked(Geometry { blocks: reader.u32()?, block_words, probes }))
         }
         CLASSIC => {
-            let rule = match reader.u8()? {
-                REMAINDER => Rule::Remainder,
-                LOW_BITS => Rule::LowBits,
-                PRIME => Rule::Prime,
-                MITZ32 => Rule::Mitz32,
-                MITZ64 => Rule::Mitz64,
-                _ => return Err(UNKNOWN),
-            };
+            let rule = *RULES.get(usize::from(reader.u8()?)).ok_or(UNKNOWN)?;
             let (probes, bits, bytes) = (reader.u16()?, reader.u64()?, reader.u64()?);
             Ok(Shape::Classic(Classic { bits, bytes, probes, rule }))
         }

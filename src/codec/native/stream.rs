@@ -15,8 +15,8 @@ pub(in crate::codec) const WORD: u64 = 8;
 /// Appends the bytes from `from` on to `out`, which starts a word: `count` bytes, or fewer at the
 /// end of the stream.
 pub(in crate::codec) fn read(filter: &Filter, from: u64, count: usize, out: &mut Vec<u8>) {
-    let (index, skip) = seek(filter, from);
-    let (mut first, mut left) = ((skip / WORD) as usize, count);
+    let (index, start) = filter.layer_at(from, |shape| shape.words() * WORD);
+    let (mut first, mut left) = (((from - start) / WORD) as usize, count);
     for layer in filter.layers_from(index) {
         let words = layer.bits().words().get(first..).unwrap_or_default();
         let here = left.min(size_of_val(words));
@@ -42,19 +42,13 @@ pub(in crate::codec) fn put(words: &[u64], count: usize, out: &mut Vec<u8>) {
     }
 }
 
-/// The index of the layer with byte `from`, and the position of that byte in the layer.
-fn seek(filter: &Filter, from: u64) -> (usize, u64) {
-    let (index, start) = filter.layer_at(from, |shape| shape.words() * WORD);
-    (index, from - start)
-}
-
 /// Sets the bits of `bytes` at position `from` of the stream, and clears none. The range lies
 /// inside the stream and has room (`Layer::make_room`). `from` is a multiple of [`WORD`], and so is
 /// the length, unless the range ends inside the last word of a layer.
 pub(in crate::codec) fn merge(filter: &mut Filter, from: u64, bytes: &[u8]) {
     let mut new = words(bytes);
-    let (index, skip) = seek(filter, from);
-    let mut skip = skip / WORD;
+    let (index, start) = filter.layer_at(from, |shape| shape.words() * WORD);
+    let mut skip = (from - start) / WORD;
     for layer in filter.layers_from_mut(index) {
         if !layer.merge(skip as usize, &mut new) {
             return;
@@ -73,13 +67,8 @@ pub(in crate::codec) fn layer(
     *present = present.saturating_add(plan.shape.words().saturating_mul(WORD));
     Demand { present: 0, wanted: *present }.check(|_| ceiling)?;
     let mut layer = plan.empty()?;
-    merge_into(&mut layer, 0, bytes);
+    layer.merge(0, &mut words(bytes));
     Ok(layer)
-}
-
-/// Sets the bits of `bytes` in a layer from its byte `from` on, a multiple of [`WORD`].
-pub(in crate::codec) fn merge_into(layer: &mut Layer, from: u64, bytes: &[u8]) {
-    layer.merge((from / WORD) as usize, &mut words(bytes));
 }
 
 /// Checks that a range of bytes is whole words.

@@ -21,10 +21,9 @@
 //!   n2         0, or the layer has 2^n2 positions; bits is then 0 (before 2.2), 2^n2, or 8 * bytes
 //! ```
 //!
-//! Forged files crash RedisBloom: it allocates by unchecked counts, and probes with numbers that do
-//! not fit the array. Here a layer is allocated only when its string has arrived and has the length
-//! that follows from capacity and rate. Other numbers that can be computed are compared with the
-//! computed ones (`foreign::redisbloom::fits`).
+//! A layer is allocated only when its string has arrived and has the length that follows from
+//! capacity and rate. Other numbers that can be computed are compared with the computed ones
+//! (`foreign::redisbloom::fits`).
 //!
 //! RedisBloom 2.4 and later read what is written here, so users can go back to RedisBloom.
 

@@ -14,8 +14,7 @@
 //! because Guava has no rule for growth.
 //!
 //! The logarithm is `libm`'s, so that every machine accepts the same sizes. Java's may differ in
-//! the last bit. This changes a size only if -n ln(p) / ln(2)^2 is that close to a whole number;
-//! none of the 90,000 capacities and rates in `tests/filter/foreign.rs` is.
+//! the last bit.
 
 use super::murmur3;
 use crate::filter::hash::Hash;

@@ -10,9 +10,8 @@
 //! ```
 //!
 //! A foreign filter keeps its family for ever: a Bloom filter does not contain its items, so they
-//! cannot be hashed again. The 32-byte key of a valkey-bloom filter is behind the pointer to the
-//! older layers, so that other filters stay small. New filters are native, unless the setting
-//! `layout` or the command of another product says otherwise (`module/commands/reserve.rs`).
+//! cannot be hashed again. New filters are native, unless the setting `layout` or the command of
+//! another product says otherwise (`module/commands/reserve.rs`).
 
 pub mod guava;
 mod murmur2;

@@ -18,8 +18,7 @@
 //! forged (`fits`).
 //!
 //! The logarithm is `libm`'s (`sizing/mod.rs`). It differs from the C library's by at most the last
-//! bit, which matters only if `capacity * bpe` is within a billionth of a whole number of words. At
-//! powers of two, where k depends on it, both are exact.
+//! bit. At powers of two, where k depends on it, both are exact.
 
 use super::murmur2;
 use crate::filter::{
@@ -67,9 +66,8 @@ pub fn probes(bits_per_item: f64) -> u64 {
 pub const MAX_RATE: f64 = 0.25;
 
 /// The rate of a filter whose first layer has the rate `first`: that of a stack is the sum over its
-/// layers. Before 2.2 the first layer got the whole rate that was asked for, so it may be above one
-/// half. What RedisBloom writes later does not say which version made a filter, and neither does
-/// its dump.
+/// layers. Before 2.2 the first layer got the whole rate, so it may be above one half; nothing that
+/// is stored says which version made a filter.
 #[must_use]
 pub fn error_rate(first: f64, scales: bool) -> f64 {
     if scales { (first / LAYER_RATE_RATIO).min(1.0 - f64::EPSILON) } else { first }

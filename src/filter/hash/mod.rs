@@ -10,18 +10,14 @@
 //!
 //! The hash has 128 bits for two reasons. Double hashing needs two independent words. And for
 //! XXH3-64 a pair of 32-byte items is published that collides under about one in 1,400 seeds
-//! (xxHash issue 1127). An attacker could use it without knowing the seed, which sets a floor under
-//! the error rate. With 128 bits, that pair collided under none of 4 million seeds.
+//! (xxHash issue 1127), so that an attacker need not know the seed.
 //!
-//! Items above 240 bytes get a whole secret that is expanded from the seed. XXH3 itself would
-//! derive the 24 words of the secret by adding the seed to 24 public words, or subtracting it. The
-//! XOR of two such words is often known: half of the bits of words 0 and 12 are equal under one
-//! seed in 64. Two 32x32-bit products in one lane then cancel. So anyone can make a pair of items
-//! that collides in all 128 bits under one seed in 64 (`tests/filter/adversary.rs` makes such
-//! pairs). Words that are hashes of the seed have no such relation. They cost 27 ns per long item.
+//! Items above 240 bytes get a whole secret that is expanded from the seed. XXH3 itself would add
+//! the seed to 24 public words, or subtract it, and anyone could make a pair of items that collides
+//! in all 128 bits under one seed in 64 (`tests/filter/adversary.rs` makes such pairs). Words that
+//! are hashes of the seed have no such relation. They cost 27 ns per long item.
 //!
-//! XXH3 is not a keyed PRF. The seed stops collisions that are prepared offline, within the limits
-//! given in docs/internals/hash.md. It does not stop an attacker who may send many queries.
+//! XXH3 is not a keyed PRF: docs/internals/hash.md says what the seed stops.
 
 pub(super) mod probe;
 

@@ -15,22 +15,18 @@
 //!   x <- x * A + y  (mod 2^64)             A = the multiplier of a good 64-bit generator
 //! ```
 //!
-//! An item touches k / 4 lines of its block instead of k. Blocks have many lines at rates of 0.1 %
-//! and below. Lang, Neumann, Kemper and Boncz, "Performance-Optimal Filtering" (2019), call such
-//! filters cache-sectorized. Lines are loaded less evenly than single bits would be, and the sizing
-//! accounts for it (`sizing/block_rate.rs`; what it costs: docs/internals/design.md).
+//! An item touches k / 4 lines of its block instead of k. Lang, Neumann, Kemper and Boncz,
+//! "Performance-Optimal Filtering" (2019), call such filters cache-sectorized. Lines are loaded less
+//! evenly than single bits would be, and the sizing accounts for it (`sizing/block_rate.rs`).
 //!
 //! Some blocks are not of whole lines: the single block of a small layer, and at the lowest rates
 //! those of layers of few blocks. There each step is one probe anywhere in the block:
 //! `(x * bits) >> 64`.
 //!
-//! Plain double hashing (x += y; Kirsch and Mitzenmacher, 2006) and enhanced double hashing
-//! (x += y, y += i; Dillinger and Manolios, 2004) are made for arrays of millions of bits. In a
-//! block of B bits, two items get the same probes as soon as their x and y agree to about log2(B)
-//! bits each. This has a probability near 1 / (k B^2), and each such pair is a false positive,
-//! however large k is: plain double hashing measured 2.8 times the rate at 0.01 %, enhanced 1.13 in
-//! blocks of 256 bits. The multiplication spreads a difference in any bit of x over all later
-//! positions, so two items differ after a probe or two: 0.84 to 0.99 times the rate.
+//! Plain double hashing (x += y; Kirsch and Mitzenmacher, 2006) is made for arrays of millions of
+//! bits. In a block of B bits, two items get the same probes as soon as their x and y agree to about
+//! log2(B) bits each: 2.8 times the rate at 0.01 %. The multiplication spreads a difference in any
+//! bit of x over all later positions, so two items differ after a probe or two.
 
 use super::Hash;
 use crate::filter::geometry::LINE_WORDS;

@@ -12,8 +12,6 @@
 //!
 //! Memory comes from `alloc_zeroed`: the kernel provides zero pages on first touch, so a filter of
 //! 1 GiB is made in microseconds, and takes only the pages it uses. The array is aligned as `u64`.
-//! Blocks often start on a cache line (large arrays are page-aligned plus a header), but no code
-//! assumes it.
 //!
 //! `bitvec` is used only to count bits: probes of plain words take the fewest instructions
 //! (docs/internals/design.md).

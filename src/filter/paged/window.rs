@@ -13,10 +13,9 @@
 //! > An item added within the last T is always found. An item last added more than T (1 + 1/G) ago
 //! > is found only with the error rate.
 //!
-//! A slot has the number of the generation in which its item came last. A query takes it for an
-//! answer if that generation is alive by the clock of the server, so an item takes one slot however
-//! often it comes, and is forgotten without a change. Without refresh, an item keeps the number of
-//! its first addition until that is forgotten.
+//! A slot has the number of the generation in which its item came last: an item takes one slot
+//! however often it comes, and is forgotten without a change. Without refresh, an item keeps the
+//! number of its first addition until that is forgotten.
 //!
 //! # Numbers that are used again
 //! G + 1 generations are alive, and c bits have at least three numbers more. Slots of dead
@@ -26,11 +25,9 @@
 //! pages behind the others, and joins remove dead slots, so neither disturbs a pass.
 //!
 //! If a generation must start whose number no pass has freed, [`MOST_SWEPT`] pages are swept. If
-//! that does not end the pass, the newest generation takes the new start instead. So no addition
-//! takes longer, and items of that generation are remembered for one generation more. That happens
-//! only if nobody sweeps for three generations. In a window of items, which sweeps at additions
-//! alone, a pass ends in time: N/G additions for each of three numbers sweep more pages than there
-//! are.
+//! that does not end the pass, the newest generation takes the new start instead, and its items are
+//! remembered for one generation more. That happens only if nobody sweeps for three generations,
+//! and never in a window of items, whose additions sweep more pages than there are.
 //!
 //! # Clocks and copies
 //! Time reaches copies of the filter only as a [`Shift`], which is obeyed without a look at a
@@ -38,10 +35,9 @@
 //! since. Copies get the shifts and the items that changed the filter, and are equal word for word.
 //!
 //! # Items of a generation
-//! [`Generation::items`] counts the items that came last in it. Two slots that a join unites stay
-//! two items, so the sum is never above the number of distinct items that came since the oldest
-//! generation started. A window that does not scale refuses new items by that sum, therefore none
-//! while at most its capacity of distinct items came within T (1 + 1/G).
+//! [`Generation::items`] counts the items that came last in it. The sum is never above the number
+//! of distinct items that came since the oldest generation started. A window that does not scale
+//! refuses new items by that sum.
 
 use super::{MAX_TIME, NEVER, Paged, Part, Rest, Rules, Span};
 use crate::filter::{

@@ -7,12 +7,11 @@
 //!   level 2    ├── page 0 ───┼─── page 2 ────┼── page 1 ────┼── page 3 ────┤
 //! ```
 //!
-//! The position of an address is the address with its bits in reversed order, as in SCAN of Redis:
-//! the lowest bit, which divides pages first, comes first. Every page covers a range of positions;
-//! a split halves it, and a join unites two. So a copy that takes the page at each position in turn
-//! has every address in the end. After a join it takes a part of a page again, and the later page
-//! replaces what was there. An address lies in one page of the copy, so all that the copy has of an
-//! item is of one moment.
+//! The position of an address is the address with its bits in reversed order, as in SCAN of Redis.
+//! Every page covers a range of positions; a split halves it, and a join unites two. So a copy that
+//! takes the page at each position in turn has every address in the end. After a join it takes a
+//! part of a page again, and the later page replaces what was there. An address lies in one page of
+//! the copy, so all that the copy has of an item is of one moment.
 //!
 //! The pages of a copy may have levels that no table has at the same time. [`Pieces::finish`]
 //! splits pages until a table has them all. It joins none, because two pages need not fit into one.
@@ -147,11 +146,6 @@ impl Pieces {
     #[must_use]
     pub fn from(&self, start: u64) -> Self {
         Self::new(self.plan, start)
-    }
-
-    /// The position of the first page.
-    pub fn start(&self) -> u64 {
-        self.start
     }
 
     /// The position of the next page; [`END`] if there is none.

@@ -16,8 +16,7 @@
 //! After D doublings the rate is at most d 2^-r (9/8 + 3/4 D): this is the sum for fixed r. After
 //! the last of the doublings that are planned, each level gets tags that are one bit longer, and
 //! the k-th of these doublings, from k = 0 on, takes d 2^-r 2^-k ∫ (1 - 3x/4) dx = 5/8 d 2^-r 2^-k.
-//! All of them together take 5/4 d 2^-r, so the filter may grow for ever. (Dayan et al.,
-//! "InfiniFilter", 2023, lengthens the tags in the same way.)
+//! All of them together take 5/4 d 2^-r, so the filter may grow for ever.
 //!
 //! Deletions keep the bound: at each level, there are at most the items that it is made for.
 

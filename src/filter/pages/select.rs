@@ -6,10 +6,9 @@
 //!   place          6 5   3     0      select(2) = 5
 //! ```
 //!
-//! With BMI2 (Intel since 2013, AMD fast since Zen 3 of 2020), `pdep` puts 1 << i at the i-th one,
-//! and the number of trailing zeros is the answer: 1 ns. Pandey, Bender and Johnson, "A Fast x86
-//! Implementation of Select" (2017). Elsewhere counts of ones in halves of halves give it in six
-//! steps without a branch, in some 5 ns.
+//! With BMI2, `pdep` puts 1 << i at the i-th one, and the number of trailing zeros is the answer:
+//! Pandey, Bender and Johnson, "A Fast x86 Implementation of Select" (2017). Elsewhere counts of ones
+//! in halves of halves give it in six steps without a branch.
 
 /// A way to select. Code is compiled once for each.
 pub(super) trait Select: Copy {

@@ -14,17 +14,14 @@
 //!   v = e^-a (1 - (1 + a) e^-a) / B         variance of that share, a = k j / B
 //! ```
 //!
-//! The second factor accounts for the spread of f around its mean. The textbook f^k leaves it out;
-//! at B = 512 and k = 9 it adds 2 %. The exponential also bounds the higher orders, which matter
-//! for a few items in a few words. A single block has no spread of loads: its rate is hit(n).
+//! The second factor, which the textbook leaves out, accounts for the spread of f around its mean:
+//! 2 % at B = 512 and k = 9. A single block has no spread of loads: its rate is hit(n).
 //!
 //! # Lines
 //!
 //! In a block of L > 1 cache lines, probes come in groups of four, each group in one line, and the
-//! last group takes what is left (`hash/probe.rs`). The number of groups in a line is random, so
-//! the loads of lines differ more than those of independent probes would, and a group tests four
-//! bits of one line. So hit(j) distinguishes pairs of probes. With s pairs in the same group and d
-//! pairs in different groups, s + d = k (k-1) / 2,
+//! last group takes what is left (`hash/probe.rs`). So hit(j) distinguishes pairs of probes. With s
+//! pairs in the same group and d pairs in different groups, s + d = k (k-1) / 2,
 //!
 //! ```text
 //!   hit(j) = f^k * e^((s u + d v) / f^2)
@@ -50,11 +47,8 @@
 //!   v = u / L + (1 - 1/L) (r - c^2)
 //! ```
 //!
-//! The simulated rate of random groups is 0.995 to 1.001 of this for 7 to 27 probes in 2 to 64
-//! lines, and 0.985 for 92 probes in 512 lines: the exponential bounds the higher orders here too.
-//! Groups take 0.4 % more memory in two lines at 0.1 %, and 0.9 % more in 32 lines and above at
-//! 1e-6 and below. The formula of the first section holds for blocks of one line, blocks that are
-//! not of whole lines, and the only block of a layer.
+//! The simulated rate of random groups is 0.985 to 1.001 of this. The formula of the first section
+//! holds for blocks of one line, blocks that are not of whole lines, and the only block of a layer.
 
 use crate::filter::geometry::PROBE_GROUP;
 

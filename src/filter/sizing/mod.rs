@@ -13,16 +13,14 @@
 //! 3. the fewest blocks that keep the rate.
 //!
 //! A layer too small for that has as few equal blocks as possible, each of any whole number of
-//! words: nearly always one block. (Whole lines would make it 0.4 % to 1 % longer. If a block just
-//! misses the rate, it gets one word more.)
+//! words: nearly always one block.
 //!
 //! A replica gets (capacity, rate, expansion, seed), and must compute the same bits on every
 //! machine. So the sizing uses only +, -, *, / and square roots, which IEEE 754 defines exactly,
 //! and `libm`, whose code is the same everywhere. Clippy forbids the platform's `ln`, `exp` and
 //! `powf` in all of src (`clippy.toml`).
 //!
-//! One call takes a microsecond or two for a filter of one page, about 10 at 1 %, and up to 80 at
-//! rates of 1e-9 and below, where small blocks are tried in vain.
+//! One call takes 2 to 80 microseconds.
 
 use std::f64::consts::LN_2;
 
@@ -71,11 +69,10 @@ fn slack(rate: f64) -> f64 {
 
 /// Inside this range of rates, `slack` alone limits the memory.
 ///
-/// Above the range, uncounted items weigh more, and no whole number of probes comes near the
-/// optimum: a layer may take 2 % more memory than the best classic filter. Below the range, `slack`
-/// tends to 1, which the longest blocks cannot reach: a layer may take 3.2 % more; 1 % of that is
-/// for the four probes that share a cache line. The lower end is below 3/4 of 1e-9, so reserved
-/// filters stay within RedisBloom's formula down to 1e-9.
+/// Above the range, no whole number of probes comes near the optimum: a layer may take 2 % more
+/// memory than the best classic filter. Below it, `slack` tends to 1, which the longest blocks
+/// cannot reach: a layer may take 3.2 % more. The lower end is below 3/4 of 1e-9, so reserved filters
+/// stay within RedisBloom's formula down to 1e-9.
 const TIGHT: std::ops::RangeInclusive<f64> = 5e-10..=0.1;
 
 /// The geometry of a layer for `capacity` items (at least 1) at `rate` in (0, 1). `None` above 2^50

@@ -30,10 +30,9 @@ impl Key {
     /// subscriber in another module may delete a key, and with it the value of an open one. For a
     /// command that opens the key `written` and others that it only reads.
     ///
-    /// Opening for writing deletes an expired key and publishes `expired`, on a writable replica
-    /// too; opening for reading publishes `keymiss`. The server's clock stands still during a
-    /// command, so no key expires later in it. The command then opens all keys for writing, which
-    /// publishes nothing about a missing one, whatever the subscriber did.
+    /// Opening for writing deletes an expired key and publishes `expired`; opening for reading
+    /// publishes `keymiss`. The command then opens all keys for writing, which publishes nothing
+    /// about a missing one.
     pub(crate) fn settle<'a>(ctx: Context, written: Str, read: impl Iterator<Item = Str<'a>>) {
         drop(Self::open(ctx, written, Access::Write));
         for name in read {

@@ -17,10 +17,6 @@
 //! Time matters to windows alone. Only an addition by an ordinary client of a primary looks at a
 //! clock, once. What a primary, an AOF or a slot migration sends is obeyed, and so is every
 //! addition on a replica: time comes there as BF.SHIFT (`forget.rs`).
-//!
-//! A primary with valkey-bloom also replicates a new filter with BF.INSERT, with a tightening ratio
-//! and a seed of 32 bytes (`args.rs`). Those two options are only for servers and not in the
-//! documentation that clients show.
 
 use std::iter::once;
 

@@ -12,7 +12,7 @@ use super::{Argument, Call, Command, CommandSpec};
 use crate::{
     command::{number, refusal::Refusal},
     filter::{
-        Estimate, Family, Filter, Layer, NEVER, RedisBloom, Rules, Shape, Span,
+        Estimate, Family, Filter, Layer, NEVER, Plan, RedisBloom, Rules, Shape, Span,
         paged::{Generation, Paged},
     },
     module::{
@@ -138,7 +138,12 @@ const FIELDS: [Field; 16] = [
     field(c"WINDOW", c"Window", |_| Shown::Null, window),
     field(c"GENERATIONS", c"Generations", |_| Shown::Null, generations),
     // Which filter it is. No addition changes it, and a filter with another seed has another one.
-    field(c"IDENTITY", c"Identity", |f| hexadecimal(f.identity()), |p| hexadecimal(p.identity())),
+    field(
+        c"IDENTITY",
+        c"Identity",
+        |filter| hexadecimal(Plan::of(filter).identity()),
+        |paged| hexadecimal(Plan::of_pages(paged).identity()),
+    ),
     // The product that makes such filters. One of RedisBloom's can go back there.
     field(c"LAYOUT", c"Layout", product, |_| Shown::Word(c"native")),
 ];

@@ -3,11 +3,10 @@
 //! The module declares that it handles read errors: a short or damaged stream is a failed load,
 //! never a crash. Each read is checked before its result is used.
 //!
-//! A server that loads an RDB file or an AOF, or takes a full sync, ends when a load fails. On a
-//! replica that would be so each time that it takes a new copy, and a RESTORE of the primary would
-//! leave no key, which answers "absent". So a replica that has no memory for a filter of its
-//! primary keeps a placeholder instead (`module/unapplied.rs`). A server that loads its own files
-//! does not: its next file would be without the filter.
+//! A server that loads an RDB file or an AOF, or takes a full sync, ends when a load fails. So a
+//! replica that has no memory for a filter of its primary keeps a placeholder instead
+//! (`module/unapplied.rs`). A server that loads its own files does not: its next file would be
+//! without the filter.
 
 use std::ffi::{c_int, c_void};
 

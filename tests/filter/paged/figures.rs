@@ -1,7 +1,7 @@
 //! What `BF.INFO` and MEMORY USAGE show, and allocations that move.
 
 use redis_bloom::{
-    filter::{CellKind, Params, Rules, paged::Paged},
+    filter::{CellKind, Params, Plan, Rules, paged::Paged},
     sharding::Shard,
 };
 
@@ -79,7 +79,8 @@ fn saturated_counts_are_counted() {
 
 #[test]
 fn an_identity_is_that_of_the_parameters_and_the_seed() {
-    let made = |params: &Params, rules: Option<Rules>| paged(params, rules).identity();
+    let of = |filter: &Paged| Plan::of_pages(filter).identity();
+    let made = |params: &Params, rules: Option<Rules>| of(&paged(params, rules));
     let base = params(0.01, 100, 2, 0x5EED);
     let others = [
         made(&base, None),
@@ -90,18 +91,18 @@ fn an_identity_is_that_of_the_parameters_and_the_seed() {
         made(&base, Some(time(60_000, 4, true))),
         made(&base, Some(time(60_000, 4, false))),
         made(&params(0.01, 100, 0, 0x5EED), Some(super::last_items(4, true))),
-        paged(&base, None).with_shard(Shard::new(1, 4)).identity(),
+        of(&paged(&base, None).with_shard(Shard::new(1, 4))),
     ];
     for (i, identity) in others.iter().enumerate() {
         assert!(!others[..i].contains(identity), "{i}");
     }
     let mut full = filter(&base);
-    assert_eq!(full.identity(), others[0]);
+    assert_eq!(Plan::of(&full).identity(), others[0]);
     fill(&mut full, 1, 100);
     let mut grown = full.overflow().expect("memory");
-    assert_eq!(grown.identity(), others[0], "above its layer");
+    assert_eq!(of(&grown), others[0], "above its layer");
     (0..5_000).for_each(|number| _ = add(&mut grown, &item(2, number)));
-    assert_eq!(stored(&grown).identity(), others[0], "grown and stored");
+    assert_eq!(of(&stored(&grown)), others[0], "grown and stored");
 }
 
 /// A filter of each kind: small, and in pages.

@@ -8,9 +8,8 @@
 //!                            └───┴── k bits in it, in groups of four per line (hash/probe.rs)
 //! ```
 //!
-//! Putze, Sanders and Singler (2007). One item touches one block: at rates down to 1e-6 one page or
-//! two adjacent ones; a block of 512 bits is one cache line. A classic filter touches k lines and k
-//! pages per query, and copies k pages per insert while the server forks for a snapshot.
+//! Putze, Sanders and Singler (2007). One item touches one block, where a classic filter touches k
+//! lines and k pages per query, and copies k pages per insert while the server forks for a snapshot.
 //! `probing.rs` tests and sets the bits inside a block.
 //!
 //! Low rates have long blocks of many cache lines, and the number of lines in flight limits the
@@ -21,8 +20,7 @@
 //! 2. The remaining lines, for the items that passed. Nearly all of these are present.
 //!
 //! An addition needs all lines of the item at once. Most lookups in a full layer below pages miss,
-//! so it always uses the stages. Any other layer uses them above 4 MiB only. Up to there
-//! out-of-order execution hides the waits, and the stages cost hits more than they save misses.
+//! so it always uses the stages; any other layer only above 4 MiB.
 
 mod prefetch;
 mod probing;

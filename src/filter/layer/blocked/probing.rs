@@ -1,11 +1,8 @@
 //! Inside one block: tests and sets the bits of a probe sequence.
 //!
-//! - **Four probes are tested together, without a branch between them.** Half of the bits of a full
-//!   layer are set, so a branch after each probe of an absent item is a coin toss, and a
-//!   misprediction costs more than three probes. After four probes the branch is predictable: 15 of
-//!   16 absent items stop there.
-//! - **Blocks of one cache line have their own copy of the code.** Most filters have such blocks.
-//!   The copy selects no line and checks no bound.
+//! - **Four probes are tested together, without a branch between them.** After one probe the branch
+//!   is a coin toss. After four it is predictable: 15 of 16 absent items stop there.
+//! - **Blocks of one cache line have their own copy of the code**, which selects no line.
 //! - **An addition tests and sets in one pass.** It skips groups that are set. The first group with
 //!   a clear bit shows that the item is new, so everything from there on is set without a test.
 //!

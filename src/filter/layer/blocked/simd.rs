@@ -11,12 +11,11 @@
 //!   missing  lanes in which word & bit = 0
 //! ```
 //!
-//! Registers have 256 bits: processors lower their clock for registers of 512 bits, most of all
-//! when they meet one after a pause. `make check-registers` verifies that no such register is used.
+//! Registers have 256 bits: processors lower their clock for registers of 512 bits. `make
+//! check-registers` verifies that no such register is used.
 //!
 //! A function compiled for these instructions cannot be inlined into one that is not, so the code
-//! is selected once per chunk of items. Single items use portable code: the call would cost more
-//! than it gains.
+//! is selected once per chunk of items. Single items use portable code.
 
 pub(super) use code::Avx512;
 

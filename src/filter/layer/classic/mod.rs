@@ -10,15 +10,13 @@
 //!
 //! These are RedisBloom's positions; `positions.rs` has those of other products.
 //!
-//! Bloom (1970), with the double hashing of Kirsch and Mitzenmacher (2006). One item touches k
-//! cache lines and k pages, where the blocked layer touches one. Two things reduce that cost:
+//! Bloom (1970), with the double hashing of Kirsch and Mitzenmacher (2006). Two things reduce the
+//! cost of k cache lines:
 //!
 //! * **No division per probe.** Each position follows from the one before. Adding b mod bits gives
 //!   the right remainder, except that a sum a + i b that passes 2^64 loses 2^64 mod bits. So there
-//!   are two possible steps, and a subtraction if the position passes `bits`: two divisions per
-//!   item instead of k, and no branch to mispredict.
-//! * **Prefetch of all positions.** A batch (`batch.rs`) prefetches the k positions of every item
-//!   before it reads the first one, so that k waits for memory become one.
+//!   are two possible steps, and a subtraction if the position passes `bits`.
+//! * **Prefetch of all positions** of every item of a batch, before the first one is read.
 
 use std::hint::select_unpredictable;
 
