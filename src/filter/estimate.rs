@@ -1,9 +1,9 @@
 //! How full a filter of layers is, and its false positive rate now: estimates from the set bits.
 //!
-//! A layer of classic bits with a share f of set bits answers a random item wrongly with probability
-//! f^k. In a layer of blocks, the share says how many items there are (`layer/occupancy.rs`), and
-//! the model of the sizing gives the rate (`sizing/block_rate.rs`). The rate of the filter is the
-//! probability that at least one layer answers wrongly.
+//! A layer of classic bits with a share f of set bits answers a random item wrongly with
+//! probability f^k. In a layer of blocks, the share says how many items there are
+//! (`layer/occupancy.rs`), and the model of the sizing gives the rate (`sizing/block_rate.rs`). The
+//! rate of the filter is the probability that at least one layer answers wrongly.
 //!
 //! The share comes from a sample: all bits of a filter of 1 GiB would take 100 ms and more.
 

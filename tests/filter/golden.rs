@@ -244,8 +244,8 @@ fn stored(filter: &Filter) -> u64 {
 #[test]
 fn the_bytes_of_a_filter_of_1000_items_never_change_unnoticed() {
     /// Rate, capacity, expansion; checksum. All checksums were also computed in Python, given the
-    /// geometry, before the header got a family and a number of records: three zero bytes. The first
-    /// three have blocks of one line, of two and of 16; the others have other
+    /// geometry, before the header got a family and a number of records: three zero bytes. The
+    /// first three have blocks of one line, of two and of 16; the others have other
     /// lengths.
     #[rustfmt::skip]
     const FILTERS: [(f64, u64, u64, u64); 7] = [

@@ -16,17 +16,17 @@
 //! ```
 //!
 //! An item touches k / 4 lines of its block instead of k. Lang, Neumann, Kemper and Boncz,
-//! "Performance-Optimal Filtering" (2019), call such filters cache-sectorized. Lines are loaded less
-//! evenly than single bits would be, and the sizing accounts for it (`sizing/block_rate.rs`).
+//! "Performance-Optimal Filtering" (2019), call such filters cache-sectorized. Lines are loaded
+//! less evenly than single bits would be, and the sizing accounts for it (`sizing/block_rate.rs`).
 //!
 //! Some blocks are not of whole lines: the single block of a small layer, and at the lowest rates
 //! those of layers of few blocks. There each step is one probe anywhere in the block:
 //! `(x * bits) >> 64`.
 //!
 //! Plain double hashing (x += y; Kirsch and Mitzenmacher, 2006) is made for arrays of millions of
-//! bits. In a block of B bits, two items get the same probes as soon as their x and y agree to about
-//! log2(B) bits each: 2.8 times the rate at 0.01 %. The multiplication spreads a difference in any
-//! bit of x over all later positions, so two items differ after a probe or two.
+//! bits. In a block of B bits, two items get the same probes as soon as their x and y agree to
+//! about log2(B) bits each: 2.8 times the rate at 0.01 %. The multiplication spreads a difference
+//! in any bit of x over all later positions, so two items differ after a probe or two.
 
 use super::Hash;
 use crate::filter::geometry::LINE_WORDS;

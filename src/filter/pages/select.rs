@@ -7,8 +7,8 @@
 //! ```
 //!
 //! With BMI2, `pdep` puts 1 << i at the i-th one, and the number of trailing zeros is the answer:
-//! Pandey, Bender and Johnson, "A Fast x86 Implementation of Select" (2017). Elsewhere counts of ones
-//! in halves of halves give it in six steps without a branch.
+//! Pandey, Bender and Johnson, "A Fast x86 Implementation of Select" (2017). Elsewhere counts of
+//! ones in halves of halves give it in six steps without a branch.
 
 /// A way to select. Code is compiled once for each.
 pub(super) trait Select: Copy {

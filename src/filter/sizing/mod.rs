@@ -71,8 +71,8 @@ fn slack(rate: f64) -> f64 {
 ///
 /// Above the range, no whole number of probes comes near the optimum: a layer may take 2 % more
 /// memory than the best classic filter. Below it, `slack` tends to 1, which the longest blocks
-/// cannot reach: a layer may take 3.2 % more. The lower end is below 3/4 of 1e-9, so reserved filters
-/// stay within RedisBloom's formula down to 1e-9.
+/// cannot reach: a layer may take 3.2 % more. The lower end is below 3/4 of 1e-9, so reserved
+/// filters stay within RedisBloom's formula down to 1e-9.
 const TIGHT: std::ops::RangeInclusive<f64> = 5e-10..=0.1;
 
 /// The geometry of a layer for `capacity` items (at least 1) at `rate` in (0, 1). `None` above 2^50

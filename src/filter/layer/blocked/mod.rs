@@ -9,8 +9,8 @@
 //! ```
 //!
 //! Putze, Sanders and Singler (2007). One item touches one block, where a classic filter touches k
-//! lines and k pages per query, and copies k pages per insert while the server forks for a snapshot.
-//! `probing.rs` tests and sets the bits inside a block.
+//! lines and k pages per query, and copies k pages per insert while the server forks for a
+//! snapshot. `probing.rs` tests and sets the bits inside a block.
 //!
 //! Low rates have long blocks of many cache lines, and the number of lines in flight limits the
 //! speed of a batch. So a chunk goes through a layer in two stages, and each stage prefetches its
