@@ -1,4 +1,4 @@
-//! The options of BF.RESERVE, BF.INSERT, BF.BULKADD and BF.IMPORT, and the numbers in them: random
+//! The options of BF.RESERVE, BF.INSERT and BF.BULKADD, and the numbers in them: random
 //! arguments, separated by zero bytes.
 
 #![no_main]
@@ -38,13 +38,4 @@ fuzz_target!(|data: &[u8]| {
     }
     args::bulk_add(&mut words()).map_or_else(refused, |(options, _)| check(options));
     args::bulk_exists(&mut words()).map_or_else(refused, |_| {});
-    let mut rest = words();
-    let form = rest.next().unwrap_or_default();
-    match args::import(form, rest) {
-        Ok(None) => {}
-        Ok(Some(purpose)) => {
-            assert!(purpose.capacity > 0 && purpose.error_rate < 1.0);
-        }
-        Err(refusal) => refused(refusal),
-    }
 });

@@ -13,8 +13,6 @@ pub enum Error {
     Malformed(&'static str),
     #[error("layout version {0} is not known")]
     Version(u16),
-    #[error("capacity and rate give {wanted} bits and {probes} probes")]
-    Design { wanted: u64, probes: u64 },
     #[error("the chunk belongs to another filter, or the filter grew while it was dumped")]
     OtherFilter,
     #[error("a chunk of bytes {from}..{to} does not follow {received} received bytes")]

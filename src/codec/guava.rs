@@ -8,28 +8,17 @@
 //! ```
 //!
 //! The bytes do not contain capacity and error rate. They are computed from bits and probes
-//! (`foreign::guava::design`), or the caller gives them. The number of items is estimated from the
-//! set bits (`foreign::guava::items_of`).
+//! (`foreign::guava::design`). The number of items is estimated from the set bits
+//! (`foreign::guava::items_of`).
 
 use super::{Error, reader::Reader};
 use crate::filter::{Classic, Expansion, Family, Filter, LayerPlan, Plan, Rule, foreign};
 
-/// What a filter is designed for.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Purpose {
-    /// Items, in [1, 2^62].
-    pub capacity: u64,
-    /// False positive rate at that number of items, in (0, 1).
-    pub error_rate: f64,
-}
-
-/// Reads the bytes of `writeTo` into a filter of at most `ceiling` bytes of bits. Computes the
-/// purpose from bits and probes if it is `None`.
+/// Reads the bytes of `writeTo` into a filter of at most `ceiling` bytes of bits.
 ///
 /// # Errors
-/// `Error::Design` if `purpose` gives other bits or probes, and any other [`Error`] for bad bytes;
-/// nothing stays allocated.
-pub fn read(bytes: &[u8], purpose: Option<Purpose>, ceiling: u64) -> Result<Filter, Error> {
+/// Any [`Error`] for bad bytes; nothing stays allocated.
+pub fn read(bytes: &[u8], ceiling: u64) -> Result<Filter, Error> {
     let mut reader = Reader::plain(bytes);
     let rule = match reader.u8()? {
         0 => Rule::Mitz32,
@@ -43,24 +32,8 @@ pub fn read(bytes: &[u8], purpose: Option<Purpose>, ceiling: u64) -> Result<Filt
         return Err(Error::Malformed("a Guava filter without bits or of another length"));
     }
     let bits = u64::from(longs).saturating_mul(64);
-    let purpose = match purpose {
-        None => {
-            let (capacity, error_rate) = foreign::guava::design(bits, probes.into());
-            Purpose { capacity, error_rate }
-        }
-        Some(purpose) => match foreign::guava::optimal(purpose.capacity, purpose.error_rate) {
-            (wanted, wanted_probes)
-                if wanted.div_ceil(64) == u64::from(longs)
-                    && [wanted_probes, foreign::guava::probes_of_rate(purpose.error_rate)]
-                        .contains(&u64::from(probes)) =>
-            {
-                purpose
-            }
-            (wanted, probes) => return Err(Error::Design { wanted, probes }),
-        },
-    };
+    let (capacity, error_rate) = foreign::guava::design(bits, probes.into());
     let shape = Classic { bits, bytes: bits / 8, probes: probes.into(), rule };
-    let Purpose { capacity, error_rate } = purpose;
     let layers = vec![LayerPlan { capacity, items: 0, error_rate, shape: shape.into() }];
     let (family, expansion) = (Family::Guava, Expansion::NONSCALING);
     let plan = Plan { family, error_rate, expansion, layers, ..Plan::default() };

@@ -20,16 +20,13 @@
 use std::num::NonZeroUsize;
 
 use crate::{
-    codec::{
-        guava::Purpose,
-        packed::{Format, MAX_WIDTH},
-    },
+    codec::packed::{Format, MAX_WIDTH},
     filter::{CellKind, Expansion, MAX_CAPACITY, MAX_EXPANSION, TIGHTENING, Valkey, paged::Shift},
 };
 
 use super::{
     number,
-    options::{Draft, Options, capacity, in_range, is, is_rate, rate},
+    options::{Draft, Options, in_range, is, is_rate},
     refusal::Refusal,
 };
 
@@ -191,33 +188,6 @@ fn creation<'a, I: Iterator<Item = &'a [u8]>, T>(
         expansion
     };
     Ok((draft.finish()?, last))
-}
-
-/// Parses BF.IMPORT: `form` is GUAVA, `words` are the arguments after the bytes. Returns the
-/// purpose of the filter, if the client gives it.
-pub fn import<'a>(
-    form: &[u8],
-    mut words: impl Iterator<Item = &'a [u8]>,
-) -> Result<Option<Purpose>, Refusal> {
-    if !is(form, "GUAVA") {
-        return Err(Refusal::UNKNOWN_ARGUMENT);
-    }
-    let (mut items, mut error_rate) = (None, None);
-    while let Some(word) = words.next() {
-        if is(word, "CAPACITY") {
-            items = Some(capacity(words.next())?);
-        } else if is(word, "ERROR") {
-            error_rate = Some(rate(words.next(), Refusal::INSERT_ERROR_RATE)?);
-        } else {
-            return Err(Refusal::UNKNOWN_ARGUMENT);
-        }
-    }
-    match (items, error_rate) {
-        (Some(capacity), Some(error_rate)) => Ok(Some(Purpose { capacity, error_rate })),
-        (None, None) => Ok(None),
-        // CAPACITY and ERROR are useful only together.
-        _ => Err(Refusal::ARITY),
-    }
 }
 
 /// Parses the arguments of BF.SHIFT after the key.

@@ -344,12 +344,12 @@ fn factor(word: Option<&[u8]>, reserve: bool) -> Result<u64, Refusal> {
 }
 
 /// A number in (0, 1); `bad` for anything else.
-pub(super) fn rate(word: Option<&[u8]>, bad: Refusal) -> Result<f64, Refusal> {
+fn rate(word: Option<&[u8]>, bad: Refusal) -> Result<f64, Refusal> {
     number::float(word.ok_or(Refusal::ARITY)?).filter(|&rate| is_rate(rate)).ok_or(bad)
 }
 
 /// A capacity in items, in [1, `MAX_CAPACITY`].
-pub(super) fn capacity(word: Option<&[u8]>) -> Result<u64, Refusal> {
+fn capacity(word: Option<&[u8]>) -> Result<u64, Refusal> {
     let number = number::integer(word.ok_or(Refusal::ARITY)?);
     let capacity = number.and_then(|n| in_range(n, MAX_CAPACITY)).filter(|&n| n > 0);
     capacity.ok_or(Refusal::INSERT_CAPACITY)

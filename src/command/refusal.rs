@@ -104,8 +104,6 @@ impl Refusal {
     pub const BLOB_VERSION: Self =
         Self::Fixed(c"ERR bloom object decoding failed. Unsupported version");
     pub const BAD_GUAVA: Self = Self::Fixed(c"ERR not a Bloom filter written by Guava");
-    pub const OTHER_DESIGN: Self =
-        Self::Fixed(c"ERR CAPACITY and ERROR do not give a filter of that size");
     // Incomplete filters.
     pub const LOADING: Self = Self::Fixed(c"ERR filter is being loaded by BF.LOADCHUNK");
     pub const PLACEHOLDER: Self = Self::Fixed(
@@ -180,10 +178,7 @@ impl Refusal {
 
     /// The refusal if BF.IMPORT cannot read its source.
     pub fn of_import(error: codec::Error) -> Self {
-        match error {
-            codec::Error::Design { .. } => Self::OTHER_DESIGN,
-            error => Self::of_bytes(error, Self::BAD_GUAVA),
-        }
+        Self::of_bytes(error, Self::BAD_GUAVA)
     }
 
     /// `NO_MEMORY` if memory is missing, `bad` otherwise.

@@ -15,11 +15,8 @@
 //! ```
 
 use redis_bloom::{
-    codec::{
-        Error,
-        guava::{self, Purpose},
-    },
-    filter::{Error as FilterError, Family, Filter, Shape, foreign::guava::optimal},
+    codec::{Error, guava},
+    filter::{Error as FilterError, Family, Filter, Shape},
 };
 
 use crate::{allocation::peak, redisbloom::product::file, sane, support::Strings};
@@ -45,10 +42,6 @@ impl Answers {
     #[track_caller]
     fn number<T: std::str::FromStr>(&self, name: &str) -> T {
         self.word(name).parse().ok().unwrap_or_else(|| panic!("{name} is no number"))
-    }
-
-    fn purpose(&self) -> Purpose {
-        Purpose { capacity: self.number("capacity"), error_rate: self.number("rate") }
     }
 }
 
@@ -99,28 +92,19 @@ fn check_answers(mut filter: Filter, answers: &Answers, name: &str) {
 fn guava_filters_answer_as_in_guava() {
     for name in WRITTEN {
         let answers = Answers::of(name);
-        for purpose in [None, Some(answers.purpose())] {
-            let filter = guava::read(&bytes(name), purpose, u64::MAX)
-                .unwrap_or_else(|e| panic!("{name}: {e}"));
-            let count: i64 = answers.number("count");
-            let most = filter.capacity() as i64;
-            assert!(
-                (filter.items() as i64).abs_diff(count.min(most)) <= 1,
-                "{name}: {} of {count}",
-                filter.items()
-            );
-            check_answers(filter, &answers, name);
-        }
+        let filter = guava::read(&bytes(name), u64::MAX).unwrap_or_else(|e| panic!("{name}: {e}"));
+        let count: i64 = answers.number("count");
+        let (items, most) = (filter.items() as i64, filter.capacity() as i64);
+        assert!(items.abs_diff(count.min(most)) <= 1, "{name}: {items} of {count}");
+        check_answers(filter, &answers, name);
     }
 }
 
 #[test]
-fn a_filter_without_a_purpose_gets_its_design_point() {
-    let answers = Answers::of("mitz64");
-    let given = guava::read(&bytes("mitz64"), Some(answers.purpose()), u64::MAX).expect("a filter");
-    assert_eq!((given.capacity(), given.error_rate()), (1_000, 0.03));
-    // 115 longs and 5 probes: 1,020 items set half of the 7,360 bits; the rate is 2^-5.
-    let computed = guava::read(&bytes("mitz64"), None, u64::MAX).expect("a filter");
+fn a_filter_gets_the_capacity_and_the_rate_of_its_design_point() {
+    // Made for 1,000 items at 0.03. 115 longs and 5 probes: 1,020 items set half of the 7,360
+    // bits; the rate is 2^-5.
+    let computed = guava::read(&bytes("mitz64"), u64::MAX).expect("a filter");
     assert_eq!((computed.capacity(), computed.error_rate()), (1_020, 0.031_25));
 }
 
@@ -140,30 +124,17 @@ fn bytes_that_guava_does_not_write_are_refused_in_bounded_memory() {
     cases.extend((0..good.len()).map(|length| good[..length].to_vec()));
     cases.push([good.as_slice(), &[0; 8]].concat());
     for case in &cases {
-        let (refused, memory) =
-            peak(|| guava::read(case, None, u64::MAX).map(|filter| filter.items()));
+        let (refused, memory) = peak(|| guava::read(case, u64::MAX).map(|filter| filter.items()));
         assert!(refused.is_err(), "{:?} and {} bytes", &case[..case.len().min(6)], case.len());
         assert!(memory < 16 << 10, "{memory} bytes");
     }
     // Every number of probes from 1 to 255 is valid.
-    let many = guava::read(&with(1, &[255]), None, u64::MAX).expect("a filter");
+    let many = guava::read(&with(1, &[255]), u64::MAX).expect("a filter");
     let Shape::Classic(shape) = many.newest().shape() else {
         panic!("{:?}", many.newest().shape());
     };
     assert_eq!(shape.probes, 255);
-    let refused = guava::read(&good, None, 100).map(|filter| filter.items());
+    let refused = guava::read(&good, 100).map(|filter| filter.items());
     let (wanted, ceiling) = (920, 100);
     assert_eq!(refused, Err(Error::Filter(FilterError::Ceiling { wanted, ceiling })));
-}
-
-#[test]
-fn a_purpose_that_gives_another_filter_is_refused() {
-    for (capacity, error_rate) in
-        [(1, 0.03), (900, 0.03), (1_100, 0.03), (1_000, 0.01), (1 << 62, 5e-324)]
-    {
-        let purpose = Some(Purpose { capacity, error_rate });
-        let refused = guava::read(&bytes("mitz64"), purpose, u64::MAX).map(|filter| filter.items());
-        let (wanted, probes) = optimal(capacity, error_rate);
-        assert_eq!(refused, Err(Error::Design { wanted, probes }), "{capacity} at {error_rate}");
-    }
 }

@@ -227,39 +227,6 @@ fn the_rate_of_a_valkey_layer_is_exact_to_the_last_bit() {
     }
 }
 
-/// Every logarithm that is at most one unit in the last place off gives the same sizes. Java
-/// guarantees this accuracy for its own.
-#[test]
-fn no_logarithm_within_a_unit_of_the_last_place_decides_a_size_of_guava() {
-    const LN2: f64 = std::f64::consts::LN_2;
-    let decimals =
-        (1..=15).flat_map(|n| (1..=9).map(move |digit| f64::from(digit) / 10_f64.powi(n)));
-    let halves = (1..=60).map(|n| 0.5_f64.powi(n));
-    let thirds = (1..=20).map(|n| 1.0 / f64::from(3 * n));
-    let rates: Vec<f64> = decimals.chain(halves).chain(thirds).collect();
-    let capacities: Vec<u64> =
-        (0..10).flat_map(|power| (1..=47).map(move |digits| digits * 10_u64.pow(power))).collect();
-    // The most bits that `writeTo` can write: the number of longs is an `int`. With more bits, a
-    // last place weighs more.
-    let most = 64 * i32::MAX as u64;
-    let mut decided = 0;
-    for &rate in &rates {
-        let near = [rate.ln().next_down(), rate.ln(), rate.ln().next_up()];
-        for &capacity in &capacities {
-            let (bits, _) = guava::optimal(capacity, rate);
-            if bits > most {
-                continue;
-            }
-            decided += 1;
-            let all = near.map(|ln| (-(capacity as f64) * ln / (LN2 * LN2)) as u64);
-            assert_eq!(all, [bits; 3], "{capacity} at {rate:e}");
-        }
-        let probes = near.map(|ln| ((-ln / LN2).round() as u64).max(1));
-        assert_eq!(probes, [guava::probes_of_rate(rate); 3], "{rate:e}");
-    }
-    assert!(decided > 30_000, "{decided}");
-}
-
 #[test]
 fn the_rate_of_guavas_design_point_is_a_power_of_two_to_the_bit() {
     for probes in 1..=1_074 {

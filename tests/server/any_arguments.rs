@@ -111,7 +111,7 @@ const SHAPES: [&str; 21] = [
     "BF.BULKEXISTS k WIDTH 1 ab",
     "BF.INFO k CAPACITY",
     "BF.SCANDUMP k 1",
-    "BF.IMPORT k GUAVA data CAPACITY 10 ERROR 0.1",
+    "BF.IMPORT k GUAVA data",
     "BF.MERGE k grown",
     "BF.MERGE k k counts",
 ];

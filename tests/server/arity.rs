@@ -3,7 +3,7 @@
 use crate::harness::{Protocol, Server, check, err, listed};
 
 /// Calls with a wrong number of words that the arity of the command allows.
-const WITHIN_THE_ARITY: [&str; 12] = [
+const WITHIN_THE_ARITY: [&str; 9] = [
     "bf.insert k NOCREATE ITEMS",
     "bf.bulkadd k LINES x x",
     "bf.bulkadd k WIDTH 1",
@@ -13,9 +13,6 @@ const WITHIN_THE_ARITY: [&str; 12] = [
     "bf.bulkexists k WIDTH 1",
     "bf.info k ITEMS x",
     "bf.info k CAPACITY ITEMS",
-    "bf.import k GUAVA x CAPACITY",
-    "bf.import k GUAVA x CAPACITY 1",
-    "bf.import k GUAVA x ERROR 0.1",
 ];
 
 #[test]

@@ -150,7 +150,6 @@ fn the_server_knows_the_keys_of_every_command() {
         ("BF.MERGE k source", &["k", "source"]),
         ("BF.MERGE k k source other", &["k", "k", "source", "other"]),
         ("BF.IMPORT k GUAVA data", &["k"]),
-        ("BF.IMPORT k GUAVA data CAPACITY 10", &["k"]),
     ] {
         let reply = client.run(&format!("COMMAND GETKEYS {line}"));
         assert_eq!(texts(&reply), keys, "{line}");

@@ -7,7 +7,7 @@
 use super::{Argument, Call, Command, CommandSpec, Kind};
 use crate::{
     codec::{guava, valkey_bloom},
-    command::{args, refusal::Refusal},
+    command::refusal::Refusal,
     filter::Filter,
     module::{
         api::{Access, Key, Str},
@@ -21,25 +21,20 @@ pub(super) struct Import;
 impl Command for Import {
     const SPEC: CommandSpec = CommandSpec {
         name: c"bf.import",
-        arity: -4,
+        arity: 4,
         summary: c"Creates a Bloom filter from one that Guava wrote",
         complexity: c"O(N), where N is the size of the filter",
-        arguments: &[
-            Argument::block(c"GUAVA", &[Argument::new(c"bytes", Kind::String)]),
-            Argument::valued(c"CAPACITY", Kind::Integer).optional(),
-            Argument::valued(c"ERROR", Kind::Double).optional(),
-        ],
+        arguments: &[Argument::block(c"GUAVA", &[Argument::new(c"bytes", Kind::String)])],
         ..CommandSpec::FILLS
     };
 
     fn run(call: &Call) -> Result<(), Refusal> {
-        let (name, words) = call.key_and_rest(2)?;
-        let [form, data, rest @ ..] = words else {
-            return Err(Refusal::ARITY);
-        };
-        let purpose = args::import(form.bytes(), rest.iter().map(|word| word.bytes()))?;
+        let (name, [form, data]) = call.key_and()?;
+        if !form.bytes().eq_ignore_ascii_case(b"GUAVA") {
+            return Err(Refusal::UNKNOWN_ARGUMENT);
+        }
         put(call, name, || {
-            guava::read(data.bytes(), purpose, limit::ceiling_of_new(call.ctx))
+            guava::read(data.bytes(), limit::ceiling_of_new(call.ctx))
                 .map_err(|error| call.refused(error, Refusal::of_import(error)))
         })
     }

@@ -94,7 +94,7 @@ pub const OWN: [Command; 9] = [
     // Not `fast`, because a blob may have millions of items.
     command("BF.BULKEXISTS k LINES a", -4, &["readonly"], READS, "0.1.0", "key format blob"),
     command("BF.LOAD k data", 3, WRITE, CREATES, "0.1.0", "key blob"),
-    command("BF.IMPORT k GUAVA data", -4, WRITE, CREATES, "0.1.0", "key guava capacity error"),
+    command("BF.IMPORT k GUAVA data", 4, WRITE, CREATES, "0.1.0", "key guava"),
 ];
 
 /// All commands of the module.
