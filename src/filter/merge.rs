@@ -196,6 +196,9 @@ impl Union {
         if members.iter().any(several) {
             return Err(Unmergeable::Layers.into());
         }
+        if others.is_empty() {
+            return Ok(None);
+        }
         let layers: Vec<&Layer> = members.iter().filter_map(|member| member.layer()).collect();
         if paged.is_empty() {
             return Ok(unite_layers(&layers, limited)?.map(Self::Layer));

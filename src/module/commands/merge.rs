@@ -52,7 +52,10 @@ impl Command for Merge {
         let (created, growth) = match Stored::complete_in_key(&mut key)? {
             Some(value) => {
                 let (was_filled, before) = (is_filled(member(value)?), value.share());
-                let changed = unite(call, value, &sources)?;
+                let all: Vec<_> = once(member(value)?).chain(sources.iter().copied()).collect();
+                let union = union(call, &all, |demand| demand)?;
+                let changed = union.is_some();
+                become_union(value, union, &sources)?;
                 let layers = before.grew(value.share());
                 let filled = !was_filled && is_filled(member(value)?);
                 (false, changed.then_some(Growth { layers, filled, ..Growth::default() }))
@@ -60,8 +63,16 @@ impl Command for Merge {
             // The missing destination is named as a source.
             None if own => return Err(Refusal::NOT_FOUND),
             None => {
-                let mut value = copy(call, &sources)?;
-                unite(call, &mut value, sources.get(1..).unwrap_or_default())?;
+                // Nothing is copied before the union is known to be possible.
+                let union = union(call, &sources, |demand| Demand { present: 0, ..demand })?;
+                let value = match union {
+                    Some(Union::Pages(paged)) => Stored::Pages(paged),
+                    union => {
+                        let mut value = copy(call, &sources)?;
+                        become_union(&mut value, union, sources.get(1..).unwrap_or_default())?;
+                        value
+                    }
+                };
                 // A new key is published: a subscriber may delete a source.
                 keys.clear();
                 let filled = member(&value).is_ok_and(is_filled);
@@ -88,21 +99,32 @@ fn member(value: &Stored) -> Result<Member<'_>, Refusal> {
     }
 }
 
-/// Makes a filter the union of itself and `others`. Returns whether it changed.
-fn unite(call: &Call, value: &mut Stored, others: &[Member]) -> Result<bool, Refusal> {
-    let all: Vec<_> = once(member(value)?).chain(others.iter().copied()).collect();
-    let ceiling = |demand| limit::ceiling(call.ctx, demand);
-    let union = Union::of(&all, !limit::must_obey(call.ctx), ceiling).map_err(|why| match why {
+/// The union of filters; `None` if it is the first of them. `demand` corrects what it wants.
+fn union(
+    call: &Call,
+    filters: &[Member],
+    demand: fn(Demand) -> Demand,
+) -> Result<Option<Union>, Refusal> {
+    let ceiling = |wanted| limit::ceiling(call.ctx, demand(wanted));
+    Union::of(filters, !limit::must_obey(call.ctx), ceiling).map_err(|why| match why {
         NoUnion::Refused(why) => unmergeable(call, why),
         NoUnion::Memory(error) => refused(call, error),
-    })?;
+    })
+}
+
+/// Makes a filter its union with `others`.
+fn become_union(
+    value: &mut Stored,
+    union: Option<Union>,
+    others: &[Member],
+) -> Result<(), Refusal> {
     match (union, value) {
-        (None, _) => return Ok(false),
+        (None, _) => {}
         (Some(Union::Pages(paged)), value) => *value = Stored::Pages(paged),
         (Some(Union::Layer(items)), Stored::Layers(filter)) => filter.unite(others, items),
         (Some(Union::Layer(_)), _) => return Err(Refusal::INTERNAL),
     }
-    Ok(true)
+    Ok(())
 }
 
 /// Whether the filter is non-scaling and full.
