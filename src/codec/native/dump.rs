@@ -96,11 +96,11 @@ struct Chunk<'a> {
 }
 
 impl<'a> Chunk<'a> {
-    /// Reads a chunk of a filter, of `layers` or in pages. Calls `identity` only if the chunk has a
-    /// frame.
+    /// Reads a chunk of a filter, of `layers` or in pages. Calls `is_same` with the dump identity in
+    /// the frame, if the chunk has one.
     fn read(
         layers: Option<&Filter>,
-        identity: impl FnOnce() -> u64,
+        is_same: impl FnOnce(&[u8]) -> bool,
         iterator: i64,
         data: &'a [u8],
     ) -> Result<Self, Error> {
@@ -113,7 +113,7 @@ impl<'a> Chunk<'a> {
         let mut reader = Reader::sealed(data, MAGIC)?;
         let (first, length) = (reader.u64()?, reader.u32()?);
         let plan = read_header(reader.bytes(length as usize)?)?;
-        if plan.clone().dump_identity() != identity() {
+        if !is_same(&plan.clone().dump_identity()) {
             return Err(Error::OtherFilter);
         }
         let (bytes, total) = (reader.rest(), plan.end());
@@ -158,7 +158,7 @@ impl Load {
         ceiling: impl FnOnce(Demand) -> u64,
     ) -> Result<Taken, Error> {
         let Chunk { first, to, bytes, plan } =
-            Chunk::read(self.layered(), || self.dump_identity, iterator, data)?;
+            Chunk::read(self.layered(), |it| it == self.dump_identity, iterator, data)?;
         // Counts only rise: another filter with the same seed replaced this one.
         if let (Some(filter), Some(plan)) = (self.layered(), &plan)
             && plan.layers.last().is_some_and(|layer| layer.items < filter.newest().counted())
@@ -184,8 +184,8 @@ pub fn repeat<'a>(filter: impl Into<Body<'a>>, iterator: i64, data: &[u8]) -> Re
         return Err(Error::Exists);
     }
     let body = filter.into();
-    let identity = || body.plan().dump_identity();
-    let Chunk { first, to, bytes, plan } = Chunk::read(body.layered(), identity, iterator, data)?;
+    let is_same = |identity: &[u8]| identity == body.plan().dump_identity();
+    let Chunk { first, to, bytes, plan } = Chunk::read(body.layered(), is_same, iterator, data)?;
     let position = plan.as_ref().and_then(|plan| first.checked_sub(plan.bit_bytes()));
     let holds = match (body, position) {
         (Body::Layers(filter), _) => stream::holds(filter, first, bytes),

@@ -66,7 +66,7 @@ use crate::{
     },
     filter::{
         Classic, Error as FilterError, Expansion, Family, Geometry, LayerPlan, MAX_LAYERS,
-        PagedPlan, Plan, RedisBloom, Rule, Rules, Shape, Span, Valkey, checksum,
+        PagedPlan, Plan, RedisBloom, Rule, Rules, Shape, Span, Valkey,
         paged::{Generation, Sweep, Window},
         pages::{self, END, Payload},
     },
@@ -147,9 +147,12 @@ impl Plan {
         seal(out)
     }
 
-    /// A checksum of what does not change while items come and go. It changes when a filter gets a
+    /// The header with what does not change while items come and go. It changes when a filter gets a
     /// layer, and when a generation starts: the payloads of all slots mean something else then.
-    pub(super) fn dump_identity(mut self) -> u64 {
+    ///
+    /// Not a checksum: chunks of two filters with equal checksums, which a client can search for,
+    /// would be mixed.
+    pub(super) fn dump_identity(mut self) -> Vec<u8> {
         if let Some(paged) = &mut self.paged {
             paged.copies = 0;
             if let Some(window) = &mut paged.window {
@@ -159,7 +162,7 @@ impl Plan {
         } else {
             self.layers.iter_mut().for_each(|layer| layer.items = 0);
         }
-        checksum(&self.encode(0))
+        self.encode(0)
     }
 }
 

@@ -44,8 +44,8 @@ pub struct Load {
     /// Bytes of bits that are allocated.
     room: u64,
     paged: Option<Arriving>,
-    /// Stored, because it takes time for each layer, and a client may send many small chunks.
-    pub(super) dump_identity: u64,
+    /// What the header of every chunk must have ([`Plan::dump_identity`]).
+    pub(super) dump_identity: Vec<u8>,
 }
 
 /// Pages that arrive.
@@ -226,7 +226,8 @@ impl Load {
         let paged = self.paged.as_ref().map(|Arriving { plan, pieces }| {
             Ok::<_, FilterError>(Arriving { plan: plan.clone(), pieces: pieces.duplicate()? })
         });
-        Ok(Self { filter, paged: paged.transpose()?, ..*self })
+        let (bits, room, dump_identity) = (self.bits, self.room, self.dump_identity.clone());
+        Ok(Self { filter, bits, room, paged: paged.transpose()?, dump_identity })
     }
 }
 

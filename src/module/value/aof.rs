@@ -1,6 +1,6 @@
 //! AOF rewrite: writes a filter as BF.LOADCHUNK commands of at most 16 MiB, far below the server's
-//! limit of 512 MB for an argument. A filter of valkey-bloom is a single BF.LOAD, as valkey-bloom
-//! writes it.
+//! limit of 512 MB for an argument. A filter of valkey-bloom's type is a single BF.LOAD, as
+//! valkey-bloom writes it.
 
 use std::ffi::c_void;
 
@@ -10,7 +10,8 @@ use crate::{
     module::api::{Str, Stream, raw},
 };
 
-pub(super) unsafe extern "C" fn rewrite(
+/// Writes a value; `BLOB` is whether its type is valkey-bloom's.
+pub(super) unsafe extern "C" fn rewrite<const BLOB: bool>(
     io: *mut raw::RedisModuleIO,
     key: *mut raw::RedisModuleString,
     value: *mut c_void,
@@ -20,11 +21,13 @@ pub(super) unsafe extern "C" fn rewrite(
     // SAFETY: the server passes a name, for this call.
     let key = unsafe { Str::new(key) };
     // SAFETY: the server passes a live value.
-    unsafe { with_value("aof_rewrite", (), value, |value| emit(stream, key, value)) };
+    unsafe { with_value("aof_rewrite", (), value, |value| emit::<BLOB>(stream, key, value)) };
 }
 
-fn emit(stream: Stream, key: Str, value: &Stored) {
-    if let Stored::Layers(filter) = value
+fn emit<const BLOB: bool>(stream: Stream, key: Str, value: &Stored) {
+    // A placeholder of that type has no blob.
+    if BLOB
+        && let Stored::Layers(filter) = value
         && let Some(blob) = valkey_bloom::blob(filter)
     {
         return stream.emit(c"BF.LOAD", key, &blob);

@@ -37,7 +37,7 @@ pub(crate) fn register(ctx: Context) -> bool {
         version: u64::from(raw::REDISMODULE_TYPE_METHOD_VERSION),
         rdb_load: Some(rdb::load),
         rdb_save: Some(rdb::save),
-        aof_rewrite: Some(aof::rewrite),
+        aof_rewrite: Some(aof::rewrite::<false>),
         mem_usage: Some(mem_usage),
         free: Some(free),
         free_effort: Some(free_effort),
@@ -49,6 +49,7 @@ pub(crate) fn register(ctx: Context) -> bool {
     let valkeys = raw::RedisModuleTypeMethods {
         rdb_load: Some(rdb::load_valkey),
         rdb_save: Some(rdb::save_valkey),
+        aof_rewrite: Some(aof::rewrite::<true>),
         ..own
     };
     let own = ctx.create_type(NAME, native::rdb::ENCODING_VERSION, own);
