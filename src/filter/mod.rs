@@ -41,8 +41,8 @@ pub use foreign::{FIXED_SEED, Family, RedisBloom, TIGHTENING, Valkey};
 pub use geometry::Geometry;
 pub use hash::{Hash, checksum, probe::scale};
 pub use layer::{
-    Classic, Layer, MAX_BITS, MAX_CLASSIC_PROBES, Rule, Shape, bits::Bits, item_set::Answers,
-    uses_avx512,
+    Classic, Layer, MAX_BITS, MAX_CLASSIC_PROBES, Rule, Shape, Start, bits::Bits,
+    item_set::Answers, uses_avx512,
 };
 pub use merge::{Difference, Member, NoUnion, Union, Unmergeable};
 pub use paged::{

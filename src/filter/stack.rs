@@ -25,7 +25,7 @@ use super::{
     error::Error,
     foreign::{Family, RedisBloom, Tag, Valkey, guava, redisbloom},
     hash::Hash,
-    layer::{Layer, Shape},
+    layer::{Layer, Shape, Start},
     paged::Paged,
     params::{CellKind, Expansion, MAX_CAPACITY, MAX_LAYERS, Params},
     plan::{Demand, NOT_ADDRESSABLE, Plan},
@@ -122,6 +122,13 @@ impl Filter {
         layers: Vec<Layer>,
     ) -> Option<Self> {
         let mut older = layers;
+        let mut below: Option<&Layer> = None;
+        for layer in &mut older {
+            if let Some(below) = below {
+                layer.start_after(below);
+            }
+            below = Some(layer);
+        }
         let newest = older.pop()?;
         older.shrink_to_fit();
         Some(Self {
@@ -216,18 +223,18 @@ impl Filter {
         older.iter_mut().chain(std::iter::once(&mut self.newest))
     }
 
-    /// The layer with byte `at` of all layers, each of so many `bytes`: its index, and its first
-    /// byte. A byte past the end gives the newest layer.
-    pub fn layer_at(&self, at: u64, bytes: impl Fn(Shape) -> u64) -> (usize, u64) {
-        let (mut index, mut start) = (0, 0_u64);
-        for layer in self.older() {
-            let end = start.saturating_add(bytes(layer.shape()));
-            if at < end {
-                break;
-            }
-            (index, start) = (index + 1, end);
+    /// Finds the layer that contains byte `at` of all layers, in stored bytes or bytes in memory
+    /// (`count`): its index, and where it begins. A byte past the end gives the newest layer.
+    pub fn layer_at(&self, at: u64, count: fn(Start) -> u64) -> (usize, Start) {
+        let older = self.older();
+        // A native filter has one layer, which begins at 0.
+        let start = |layer: &Layer| layer.span().map_or(Start::default(), |(start, _)| start);
+        if count(start(&self.newest)) <= at {
+            return (older.len(), start(&self.newest));
         }
-        (index, start)
+        let begins = |layer: &Layer| count(start(layer)) <= at;
+        let index = older.partition_point(begins).saturating_sub(1);
+        (index, older.get(index).map_or(Start::default(), start))
     }
 
     /// The layer that takes additions.
@@ -273,8 +280,10 @@ impl Filter {
 
     /// Bytes of all bit arrays, including bits that have not arrived yet.
     pub fn bit_bytes(&self) -> u64 {
-        let bytes = |layer: &Layer| layer.shape().words().saturating_mul(8);
-        self.layers().map(bytes).fold(0, u64::saturating_add)
+        match self.newest.span() {
+            Some((_, end)) => end.memory,
+            None => self.newest.shape().words() * 8,
+        }
     }
 
     /// Bytes of the bit arrays that are allocated: all of them in a complete filter.
@@ -399,7 +408,8 @@ impl Filter {
         let present = self.bit_bytes();
         let wanted = words.saturating_mul(8).saturating_add(present);
         Demand { present, wanted }.check(ceiling)?;
-        let layer = plan.ok_or(NOT_ADDRESSABLE)?.empty()?;
+        let mut layer = plan.ok_or(NOT_ADDRESSABLE)?.empty()?;
+        layer.start_after(&self.newest);
         self.extra.get_or_insert_default().older.push(std::mem::replace(&mut self.newest, layer));
         Ok(())
     }

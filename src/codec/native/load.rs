@@ -160,8 +160,9 @@ impl Load {
             return Ok(false);
         }
         let (wanted, mut ceiling) = (filter.bit_bytes(), Some(ceiling));
-        let mut start = 0_u64;
-        for layer in filter.layers_from_mut(0) {
+        let (index, start) = filter.layer_at(self.bits, |start| start.memory);
+        let mut start = start.memory;
+        for layer in filter.layers_from_mut(index) {
             let end = start.saturating_add(layer.shape().words().saturating_mul(stream::WORD));
             let words = to.min(end).saturating_sub(start) / stream::WORD;
             let there = layer.bits().words().len() as u64;

@@ -1,6 +1,9 @@
 //! The bits of all layers, oldest first, as one stream: byte i has the bits 8 i to 8 i + 7, least
 //! significant first. A layer is a whole number of words, so a position in the stream that is a
 //! multiple of 8 starts a word.
+//!
+//! `Filter::layer_at` finds the layer of a position by binary search, because a dump of another
+//! product may have as many chunks as layers.
 
 #![expect(
     clippy::arithmetic_side_effects,
@@ -15,8 +18,8 @@ pub(in crate::codec) const WORD: u64 = 8;
 /// Appends the bytes from `from` on to `out`, which starts a word: `count` bytes, or fewer at the
 /// end of the stream.
 pub(in crate::codec) fn read(filter: &Filter, from: u64, count: usize, out: &mut Vec<u8>) {
-    let (index, start) = filter.layer_at(from, |shape| shape.words() * WORD);
-    let (mut first, mut left) = (((from - start) / WORD) as usize, count);
+    let (index, start) = filter.layer_at(from, |start| start.memory);
+    let (mut first, mut left) = (((from - start.memory) / WORD) as usize, count);
     for layer in filter.layers_from(index) {
         let words = layer.bits().words().get(first..).unwrap_or_default();
         let here = left.min(size_of_val(words));
@@ -47,8 +50,8 @@ pub(in crate::codec) fn put(words: &[u64], count: usize, out: &mut Vec<u8>) {
 /// the length, unless the range ends inside the last word of a layer.
 pub(in crate::codec) fn merge(filter: &mut Filter, from: u64, bytes: &[u8]) {
     let mut new = words(bytes);
-    let (index, start) = filter.layer_at(from, |shape| shape.words() * WORD);
-    let mut skip = (from - start) / WORD;
+    let (index, start) = filter.layer_at(from, |start| start.memory);
+    let mut skip = (from - start.memory) / WORD;
     for layer in filter.layers_from_mut(index) {
         if !layer.merge(skip as usize, &mut new) {
             return;

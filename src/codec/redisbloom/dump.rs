@@ -100,16 +100,13 @@ struct Place {
 
 /// The layer that contains a byte in RedisBloom's count; `None` beyond the end.
 fn place_of(filter: &Filter, byte: u64) -> Option<Place> {
-    let stored = |shape| match shape {
-        Shape::Classic(shape) => shape.bytes,
+    let (index, start) = filter.layer_at(byte, |start| start.stored);
+    let Shape::Classic(shape) = filter.layers_from(index).next()?.shape() else {
         // Not in a RedisBloom filter (`filter::Plan::check`).
-        Shape::Blocked(_) => 0,
+        return None;
     };
-    let (index, start) = filter.layer_at(byte, stored);
-    let end = start.saturating_add(stored(filter.layers_from(index).next()?.shape()));
-    let below = filter.layers().take(index).map(|layer| layer.shape().words());
-    let stream = below.sum::<u64>().saturating_mul(stream::WORD);
-    (byte < end).then_some(Place { start, end, stream })
+    let end = start.stored.saturating_add(shape.bytes);
+    (byte < end).then_some(Place { start: start.stored, end, stream: start.memory })
 }
 
 /// The next iterator and the chunk for iterator `from`, from the first `present` bytes. It begins

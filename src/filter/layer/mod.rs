@@ -13,7 +13,7 @@ pub(super) use blocked::BlockAddress;
 pub(super) use blocked::Blocked;
 pub use blocked::uses_avx512;
 use classic::ClassicLayer;
-pub use classic::{Classic, MAX_BITS, MAX_CLASSIC_PROBES, Rule};
+pub use classic::{Classic, MAX_BITS, MAX_CLASSIC_PROBES, Rule, Start};
 
 use bits::Bits;
 use item_set::ItemSet;
@@ -187,6 +187,23 @@ impl Layer {
         match &self.kind {
             Kind::Blocked(layer) => &layer.bits,
             Kind::Classic(layer) => &layer.bits,
+        }
+    }
+
+    /// Where a classic layer begins and ends in its filter; `None` for the other kinds.
+    pub(super) fn span(&self) -> Option<(Start, Start)> {
+        match &self.kind {
+            Kind::Classic(layer) => Some((layer.start, layer.end())),
+            Kind::Blocked(_) => None,
+        }
+    }
+
+    /// Records, in a classic layer, that it begins where `below` ends.
+    pub(super) fn start_after(&mut self, below: &Self) {
+        if let Some((_, end)) = below.span()
+            && let Kind::Classic(layer) = &mut self.kind
+        {
+            layer.start = end;
         }
     }
 

@@ -53,6 +53,15 @@ pub struct Classic {
     pub rule: Rule,
 }
 
+/// Where a layer begins in its filter: bytes of all layers below it, also those to arrive.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Start {
+    /// Bytes as the product that made the filter stores them (`Classic::bytes`).
+    pub stored: u64,
+    /// Bytes in memory, in whole words.
+    pub memory: u64,
+}
+
 /// The most positions: the sum of two of them fits in a word.
 pub const MAX_BITS: u64 = 1 << 62;
 
@@ -83,13 +92,24 @@ impl Classic {
 pub(super) struct ClassicLayer {
     pub(super) bits: Bits,
     pub(super) map: Map,
+    /// Kept, so that the layer of a chunk is found by binary search.
+    pub(super) start: Start,
 }
 
 impl ClassicLayer {
     /// Makes a layer over these bits, which may be too few until the first query.
     pub(super) fn new(shape: Classic, bits: Bits) -> Self {
         debug_assert!(shape.is_sound());
-        Self { bits, map: Map::new(shape) }
+        Self { bits, map: Map::new(shape), start: Start::default() }
+    }
+
+    /// Where the next layer begins.
+    pub(super) fn end(&self) -> Start {
+        let Start { stored, memory } = self.start;
+        Start {
+            stored: stored.saturating_add(self.map.shape.bytes),
+            memory: memory.saturating_add(self.map.shape.words().saturating_mul(8)),
+        }
     }
 
     pub(super) fn shape(&self) -> Classic {
