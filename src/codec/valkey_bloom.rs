@@ -137,7 +137,6 @@ impl Arriving {
 
 fn count(layers: u64) -> Result<usize, Error> {
     match usize::try_from(layers) {
-        // The count reserves no memory: a layer is allocated when its bytes arrive.
         Ok(layers @ 1..=MAX_LAYERS) => Ok(layers),
         _ => Err(FilterError::Layers.into()),
     }

@@ -5,7 +5,6 @@
 //!   INSERT   key  [options]  ITEMS item ...
 //!   BULKADD  key  [options]  LINES | LENGTHS | WIDTH n  blob
 //!   BULKEXISTS key           LINES | LENGTHS | WIDTH n  blob
-//!   IMPORT   key  GUAVA bytes [CAPACITY n ERROR e]
 //!   SHIFT    key  OPEN ms | FORGET ms | SWEEP pages
 //! ```
 //!

@@ -176,13 +176,8 @@ impl Refusal {
         }
     }
 
-    /// The refusal if BF.IMPORT cannot read its source.
-    pub fn of_import(error: codec::Error) -> Self {
-        Self::of_bytes(error, Self::BAD_GUAVA)
-    }
-
     /// `NO_MEMORY` if memory is missing, `bad` otherwise.
-    fn of_bytes(error: codec::Error, bad: Self) -> Self {
+    pub fn of_bytes(error: codec::Error, bad: Self) -> Self {
         use filter::Error as Filter;
         match error {
             codec::Error::Filter(Filter::Ceiling { .. } | Filter::OutOfMemory(_)) => {

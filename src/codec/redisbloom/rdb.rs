@@ -28,7 +28,6 @@ pub fn load(source: &mut impl NumberSource, version: i32, ceiling: u64) -> Resul
     if count == 0 || count > MAX_LAYERS as u64 {
         return Err(FilterError::Layers.into());
     }
-    // The count reserves no memory: a layer is allocated when its bytes arrive.
     let (mut plans, mut layers, mut present) = (Vec::new(), Vec::new(), 0_u64);
     for _ in 0..count {
         let capacity = unsigned(source)?;

@@ -24,6 +24,7 @@ use crate::filter::{
     hash::Hash,
     layer::{Classic, MAX_BITS, Rule},
     plan::LayerPlan,
+    sizing::power,
 };
 
 /// valkey-bloom's default for the ratio.
@@ -74,7 +75,7 @@ impl Valkey {
         if !(self.tightening > 0.0 && self.tightening < 1.0) {
             return None;
         }
-        let rate = error_rate * power(self.tightening, index);
+        let rate = error_rate * power(self.tightening, index as u32);
         (index == 0 || rate > f64::MIN_POSITIVE).then_some(rate)
     }
 
@@ -127,20 +128,4 @@ fn wanted(capacity: u64, rate: f64) -> f64 {
 /// Probes of a layer of this many bits.
 fn probes(bits: u64, capacity: u64) -> u64 {
     ((bits as f64 / capacity as f64 * LN_2).round() as u64).max(1)
-}
-
-/// `base` to the power of `exponent` by squaring, in the order of the compiler's `powi`: the
-/// results must be equal to the last bit.
-fn power(base: f64, mut exponent: usize) -> f64 {
-    let (mut power, mut square) = (1.0, base);
-    loop {
-        if exponent % 2 == 1 {
-            power *= square;
-        }
-        exponent /= 2;
-        if exponent == 0 {
-            return power;
-        }
-        square *= square;
-    }
 }

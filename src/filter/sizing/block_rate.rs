@@ -206,8 +206,9 @@ fn peak_of_sum(load: f64, bits: f64, k: f64) -> f64 {
     j.round()
 }
 
-/// x^n by squaring. The result is the same on every machine, unlike that of the platform's `powi`.
-fn power(mut x: f64, mut n: u32) -> f64 {
+/// x^n by squaring, in the order of the compiler's `powi`, which valkey-bloom uses. The result is
+/// the same on every machine, unlike that of the platform's `powi`.
+pub(in crate::filter) fn power(mut x: f64, mut n: u32) -> f64 {
     let mut product = 1.0;
     while n > 0 {
         if n & 1 == 1 {

@@ -27,6 +27,7 @@ use std::f64::consts::LN_2;
 mod block_rate;
 
 use block_rate::Block;
+pub(super) use block_rate::power;
 
 use super::geometry::{Geometry, MAX_WORDS};
 

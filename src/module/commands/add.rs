@@ -356,9 +356,7 @@ fn refused(call: &Call, error: Error) -> Refusal {
 }
 
 /// Adds `items` in order, and stops at the first item that cannot be added.
-///
-/// Not inlined, so that the code for other filters does not depend on it.
-#[inline(never)]
+#[inline(never)] // The code for other filters does not depend on it.
 fn add_to_pages<'a>(
     call: &Call,
     paged: &mut Paged,
@@ -386,9 +384,7 @@ fn add_to_pages<'a>(
 
 /// Adds an item, if no generation must start for it. Otherwise returns `None`, also if the item is
 /// refused.
-///
-/// Not inlined, so that the code for other filters does not depend on it.
-#[inline(never)]
+#[inline(never)] // The code for other filters does not depend on it.
 fn add_in_place(call: &Call, paged: &mut Paged, item: &[u8]) -> Option<(Addition, Growth)> {
     let author = author(call, paged.window().is_some()).ok()?;
     if due(paged, author).is_some() {

@@ -64,9 +64,7 @@ impl Command for Exists {
 }
 
 /// Whether the item may have been added, within the window that ends now if it is one.
-///
-/// Not inlined, so that the code for other filters does not depend on it.
-#[inline(never)]
+#[inline(never)] // The code for other filters does not depend on it.
 fn contains(paged: &Paged, item: &[u8]) -> bool {
     paged.contains(paged.hash(item), now(paged))
 }

@@ -35,7 +35,7 @@ impl Command for Import {
         }
         put(call, name, || {
             guava::read(data.bytes(), limit::ceiling_of_new(call.ctx))
-                .map_err(|error| call.refused(error, Refusal::of_import(error)))
+                .map_err(|error| call.refused(error, Refusal::of_bytes(error, Refusal::BAD_GUAVA)))
         })
     }
 }

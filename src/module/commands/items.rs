@@ -82,8 +82,7 @@ pub(super) fn check_shard<'a>(
     shard.map_or(Ok(()), |shard| check_each(call, shard, items))
 }
 
-/// Not inlined, so that the code for other filters does not depend on it.
-#[inline(never)]
+#[inline(never)] // The code for other filters does not depend on it.
 fn check_each<'a>(
     call: &Call,
     shard: Shard,
