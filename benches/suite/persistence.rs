@@ -264,12 +264,17 @@ impl Noise {
         self.state
     }
 
-    /// Overwrites the bits in a chunk. A chunk of this module has 32 bytes before the bits and a
-    /// checksum after them (`src/codec/native/dump.rs`); chunks of other modules are only bits.
+    /// Overwrites the bits in a chunk. A chunk of this module has a frame and a header before the
+    /// bits, and a checksum after them (`src/codec/native/dump.rs`); chunks of other modules are
+    /// only bits.
     fn replace_bits(&mut self, chunk: &mut [u8]) {
         let framed = chunk.starts_with(b"rbchnk");
-        let end = chunk.len() - if framed { 8 } else { 0 };
-        for word in chunk[if framed { 32 } else { 0 }..end].chunks_mut(8) {
+        let header = |at: usize| u32::from_le_bytes(std::array::from_fn(|i| chunk[at + i]));
+        let (start, end) = match framed {
+            true => (20 + header(16) as usize, chunk.len() - 8),
+            false => (0, chunk.len()),
+        };
+        for word in chunk[start..end].chunks_mut(8) {
             let bits = (0..self.halvings).fold(self.next(), |bits, _| bits & self.next());
             let len = word.len();
             word.copy_from_slice(&bits.to_le_bytes()[..len]);

@@ -10,22 +10,38 @@ mod strings;
 use libfuzzer_sys::fuzz_target;
 use redis_bloom::codec::native::{Load, Taken, dump};
 
+/// Bytes of a chunk before the header of its filter.
+const FRAME: usize = 20;
+
+/// The header of the filter in a chunk.
+fn header_of(chunk: &[u8]) -> Option<&[u8]> {
+    let length = u32::from_le_bytes(chunk.get(16..FRAME)?.try_into().ok()?);
+    chunk.get(FRAME..)?.get(..length as usize)
+}
+
+/// Replaces the checksum of the header in a chunk, and that of the chunk: a fuzzer cannot guess
+/// them.
+fn reseal(chunk: &mut [u8]) {
+    let length = header_of(chunk).map_or(0, <[u8]>::len);
+    strings::seal(&mut chunk[FRAME..FRAME + length]);
+    strings::seal(chunk);
+}
+
 /// The iterators that may go with a piece. A chunk of pages ends where its records say: at the end
 /// of all pages, or of the first half of them.
 fn iterators(load: &Load, piece: &[u8]) -> Vec<i64> {
-    let number = |at: usize| {
-        let bytes = piece.get(at..at + 8).and_then(|bytes| bytes.try_into().ok());
-        bytes.map_or(0, u64::from_le_bytes)
-    };
+    let place = piece.get(8..16).and_then(|bytes| bytes.try_into().ok());
+    let place = place.map_or(0, u64::from_le_bytes);
     let ends = match load.layered() {
         None => {
-            let end = |positions| number(8).saturating_add(positions);
+            let end = |positions| place.saturating_add(positions);
             vec![end(1 << 40), end(1 << 39), end(8)]
         }
         // The end of a native chunk follows from its frame. A RedisBloom chunk has no frame; it
         // begins at the received bytes.
         Some(_) if piece.starts_with(b"rbchnk") => {
-            vec![number(16).wrapping_add(piece.len().saturating_sub(40) as u64)]
+            let around = FRAME + header_of(piece).map_or(0, <[u8]>::len) + 8;
+            vec![place.wrapping_add(piece.len().saturating_sub(around) as u64)]
         }
         Some(_) => vec![load.received() + piece.len() as u64],
     };
@@ -33,7 +49,9 @@ fn iterators(load: &Load, piece: &[u8]) -> Vec<i64> {
 }
 
 fuzz_target!(|data: &[u8]| {
-    let pieces = strings::split(data);
+    let mut pieces = strings::split(data);
+    let framed = |piece: &&mut Vec<u8>| piece.starts_with(b"rbchnk") && piece.len() >= FRAME;
+    pieces.iter_mut().filter(framed).for_each(|piece| reseal(piece));
     let Some((header, rest)) = pieces.split_first() else {
         return;
     };

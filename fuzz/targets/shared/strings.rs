@@ -19,14 +19,19 @@ pub(crate) fn split(mut data: &[u8]) -> Vec<Vec<u8>> {
         let (bytes, rest) = rest.split_at(usize::from(length & 0x7FFF).min(rest.len()));
         data = rest;
         let mut bytes = bytes.to_vec();
-        if length >> 15 == 1
-            && let Some((body, seal)) = bytes.split_last_chunk_mut::<8>()
-        {
-            *seal = xxhash_rust::xxh3::xxh3_64(body).to_le_bytes();
+        if length >> 15 == 1 {
+            seal(&mut bytes);
         }
         strings.push(bytes);
     }
     strings
+}
+
+/// Replaces the last eight bytes by the XXH3-64 of the others.
+pub(crate) fn seal(bytes: &mut [u8]) {
+    if let Some((body, seal)) = bytes.split_last_chunk_mut::<8>() {
+        *seal = xxhash_rust::xxh3::xxh3_64(body).to_le_bytes();
+    }
 }
 
 /// Receives strings.
