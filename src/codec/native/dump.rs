@@ -96,8 +96,8 @@ struct Chunk<'a> {
 }
 
 impl<'a> Chunk<'a> {
-    /// Reads a chunk of a filter, of `layers` or in pages. Calls `is_same` with the dump identity in
-    /// the frame, if the chunk has one.
+    /// Reads a chunk of a filter, of `layers` or in pages. Calls `is_same` with the dump identity
+    /// in the frame, if the chunk has one.
     fn read(
         layers: Option<&Filter>,
         is_same: impl FnOnce(&[u8]) -> bool,

@@ -147,11 +147,9 @@ impl Plan {
         seal(out)
     }
 
-    /// The header with what does not change while items come and go. It changes when a filter gets a
-    /// layer, and when a generation starts: the payloads of all slots mean something else then.
-    ///
-    /// Not a checksum: chunks of two filters with equal checksums, which a client can search for,
-    /// would be mixed.
+    /// The header with what does not change while items come and go. It changes when a filter gets
+    /// a layer, and when a generation starts: all payloads mean something else then. Not a
+    /// checksum: a client could search for two filters with equal ones, and mix their chunks.
     pub(super) fn dump_identity(mut self) -> Vec<u8> {
         if let Some(paged) = &mut self.paged {
             paged.copies = 0;
