@@ -71,8 +71,7 @@ impl<'a> Lookahead<'a> {
     }
 }
 
-/// Not inlined: most commands find what they need remembered, or nothing worth it.
-#[inline(never)]
+#[inline(never)] // Most commands find what they need remembered, or nothing worth it.
 fn remember(name: &[u8], hint: Option<PrefetchHint>) {
     LAST.0.set(hint.map(|hint| Remembered { name: end_of(name), hint }));
 }

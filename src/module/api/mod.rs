@@ -3,8 +3,7 @@
 //! The server fills a table of function pointers when it loads the module. The allocator reads it,
 //! and `call!`, which passes any pointer: so it is known in this directory alone. A pointer of the
 //! server becomes one of these types by an `unsafe fn new`, in an entry point or a callback, and
-//! lives no longer than that call. The load entry refuses a server that `is_too_old`; a call of any
-//! other missing function returns zero or null.
+//! lives no longer than that call. The load entry refuses a server that `is_too_old`.
 //!
 //! ```text
 //!   context        a running call: replies, the log, replication, signals of changed keys

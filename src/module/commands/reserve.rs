@@ -54,10 +54,8 @@ impl Command for Reserve {
     }
 }
 
-/// Makes an empty filter for a command.
-///
-/// If no seed is given, it is random bytes of the operating system. Whoever does not know the seed
-/// cannot prepare items that collide.
+/// Makes an empty filter for a command. If no seed is given, it is random bytes of the operating
+/// system. Whoever does not know the seed cannot prepare items that collide.
 ///
 /// # Errors
 /// `NO_MEMORY` when the memory is not there or not allowed, and those of [`family`].
