@@ -88,6 +88,15 @@ pub(crate) fn filled<'a>(
     }
 }
 
+/// What to do about a lost shard. The export comes when additions go to both generations already:
+/// what is added while it runs is not lost. `typed` is the name as a shell reads it.
+pub(crate) fn recreate(typed: &str) -> String {
+    format!(
+        "Recreate all shards: `rebuild {typed}`, export the items, then `rebuild {typed} --from \
+         FILE --commit`."
+    )
+}
+
 /// The error for a descriptor that cannot be used.
 pub(crate) fn explained(name: &[u8], malformed: &Malformed) -> Error {
     let what = format!("{}: {malformed}", name::readable(name));

@@ -290,7 +290,9 @@ impl Arguments {
                  first: it counts an item that is sent twice as two."
             }
         };
-        failure.explained(&format!("load {}", self.shown()), &items, on)
+        let recreate = sharded::recreate(&name::typed(self.key()));
+        let lost = format!("{recreate} Then load this from the beginning.");
+        failure.explained(&format!("load {}", self.shown()), &items, on, &lost)
     }
 }
 

@@ -104,9 +104,8 @@ impl Failure {
     }
 
     /// The error for the user. `task` is the subcommand with the filter, `items` says how many
-    /// items are in, `on` what to do when the cause is removed.
-    pub(crate) fn explained(self, task: &str, items: &Items, on: &str) -> Error {
-        let name = task.split_once(' ').map_or("NAME", |(_, name)| name);
+    /// items are in, `on` what to do when the cause is removed, `lost` what if a shard is lost.
+    pub(crate) fn explained(self, task: &str, items: &Items, on: &str, lost: &str) -> Error {
         let (this, task) = match self.shard {
             Some((shard, shards)) => (self.lost(), format!("{task}: shard {shard} of {shards}")),
             None => (self, task.to_owned()),
@@ -119,13 +118,7 @@ impl Failure {
         };
         match (this.stop, this.shard) {
             (Stop::Failed(error), _) => error,
-            (Stop::Lost(text), Some(_)) => Error::incomplete(
-                format!("{task}: {text}"),
-                format!(
-                    "Recreate all shards from the source of the items: `rebuild {name} --from FILE \
-                     --commit`. Then load this from the beginning."
-                ),
-            ),
+            (Stop::Lost(text), Some(_)) => Error::incomplete(format!("{task}: {text}"), lost),
             (Stop::Refused(refusal), _) if items.count == 0 => Error::refused(task, refusal),
             (Stop::Refused(refusal), None) if refusal.kind == Kind::WrongType => Error::incomplete(
                 format!("{task}: another key replaced the filter: {refusal}"),

@@ -53,7 +53,12 @@ pub(crate) fn load_files(
     let confirmed = settings.acks != Some(0);
     let explained = |failure: Failure, totals: Totals| {
         let items = Items { count: totals.items, confirmed, unknown: totals.unknown };
-        failure.explained(task, &items, "Then do it again: to add an item twice is harmless.")
+        failure.explained(
+            task,
+            &items,
+            "Then do it again: to add an item twice is harmless.",
+            "Give up by --abort, and begin again.",
+        )
     };
     let mut server = target.connect()?;
     let route = Route::new(&[], Targets::of(target, &mut server)?, output);

@@ -184,11 +184,7 @@ impl Membership {
         };
         Error::incomplete(
             format!("{task}: {what}{items}"),
-            format!(
-                "Recreate all shards from the source of the items: `rebuild {} --from FILE \
-                 --commit`.",
-                name::typed(&self.name)
-            ),
+            sharded::recreate(&name::typed(&self.name)),
         )
     }
 

@@ -117,15 +117,18 @@ pub(super) fn show(
     let lines = current.lines(descriptor, next.as_ref());
     let text = current.text(&name::readable(name), &lines, output.coloured());
     output.data(&shown, format_args!("{before}{text}"))?;
-    current.verdict(name, |name| {
-        format!(
-            "Answers for its items are unknown. `rebuild {name} --from FILE --commit` recreates \
-             all shards."
-        )
+    let number = |next: &Seen<'_>| next.generation.number;
+    let is_old = next.as_ref().is_some_and(|next| number(next) < descriptor.current.number);
+    current.verdict(name, |name| match is_old {
+        // The old generation may not answer again: clients may have forgotten it.
+        true => format!(
+            "Export the items, load them into another filter, let the clients use that one, and \
+             `drop {name}`."
+        ),
+        false => sharded::recreate(name),
     })?;
     sharded::filled(name, descriptor)?;
     let Some(next) = next else { return Ok(()) };
-    let is_old = next.generation.number < descriptor.current.number;
     next.verdict(name, |name| {
         if is_old {
             format!("The rebuild is not finished: `rebuild {name} --commit`.")

@@ -252,7 +252,7 @@ impl Rebuild<'_> {
         // A shard that loses items while others are checked counts fewer than now.
         let stamps = self.intact(seen, &seen.stamps)?;
         let mut membership = Membership::of_generation(&self.target, self.name, new.clone())?;
-        let (mut items, mut absent, mut unknown) = (0, 0, 0);
+        let (mut items, mut absent) = (0, 0);
         for path in files.paths {
             let input = Input::open(path, String::new())?;
             let size = membership.batch_size(files.items.batch);
@@ -265,15 +265,13 @@ impl Rebuild<'_> {
             };
             membership.ask(next, |batch, answers| {
                 items += answers.items;
-                unknown += answers.unknown;
-                absent += answers.items - answers.present - answers.unknown;
+                absent += answers.items - answers.present;
                 progress.at(batch.end, items, amount::readable_items);
                 Ok(())
             })?;
         }
-        if unknown > 0 {
-            return Err(membership.unknown(&task, unknown));
-        }
+        // A shard that is lost has no answers: this says so.
+        let stamps = self.intact(seen, &stamps)?;
         if absent > 0 || items != totals.items {
             let [loaded, items, absent] = [totals.items, items, absent].map(amount::grouped);
             return Err(Error::incomplete(
@@ -284,7 +282,6 @@ impl Rebuild<'_> {
                 "Did the files change, or did a server lose data? Load them again.",
             ));
         }
-        let stamps = self.intact(seen, &stamps)?;
         self.advance(seen, Step::Filled, &stamps, |_, _| Change::default())?;
         Ok(items)
     }
