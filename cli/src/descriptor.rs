@@ -34,6 +34,10 @@ const TOMBSTONE: u64 = 7 * 24 * 3600;
 /// The field of a filter that is being removed.
 pub(crate) const DROPPING: &[u8] = b"dropping";
 
+/// The field that says whose lock it is: of two runs of `create` at the same time, one is refused.
+/// Empty where a run noted what `drop` may have missed.
+pub(crate) const CREATOR: &[u8] = b"creator";
+
 /// The fields of the hash.
 pub(crate) type Fields = BTreeMap<Vec<u8>, Vec<u8>>;
 

@@ -15,7 +15,7 @@ use redis::Value;
 
 use crate::{
     at_once::{Servers, on_all},
-    descriptor::{Change, DROPPING, names_of, read, spare, spare_fields, update, whole},
+    descriptor::{CREATOR, Change, DROPPING, names_of, read, spare, spare_fields, update, whole},
     error::Error,
     name,
     new_shard::reserve_all,
@@ -23,8 +23,8 @@ use crate::{
     sharding::{Descriptor, Field, Generation, Malformed, State},
 };
 
-/// The field that says whose lock it is: of two runs at the same time, one is refused.
-const CREATOR: &[u8] = b"creator";
+/// Why a name is refused.
+const BUSY: &str = "another run is creating it, or was interrupted";
 
 /// A sharded filter that is to be made.
 pub(crate) struct NewSharded<'a> {
@@ -42,7 +42,7 @@ impl NewSharded<'_> {
         })?;
         match whole(&fields) {
             Err(Malformed::Missing) => Ok(()),
-            Err(Malformed::HalfWritten) => Err(self.busy()),
+            Err(Malformed::HalfWritten) => Err(self.refused(BUSY)),
             _ => Err(exists()),
         }
     }
@@ -85,7 +85,7 @@ impl NewSharded<'_> {
                 return Ok((Change::default(), ()));
             }
             if !fields.is_empty() {
-                return Err(self.busy());
+                return Err(self.refused(BUSY));
             }
             Ok((Change { set: locked(generation, creator), delete: Vec::new() }, ()))
         })
@@ -100,13 +100,13 @@ impl NewSharded<'_> {
             if fields.is_empty() || ours && dropping {
                 // `drop` may have missed shards: when it is repeated, it finds them here.
                 let (set, delete) = (locked(&filter.current, b""), vec![DROPPING.to_vec()]);
-                return Ok((Change { set, delete }, Err(self.busy())));
+                return Ok((Change { set, delete }, Err(self.refused("it was dropped meanwhile"))));
             }
             if !ours {
                 // An earlier attempt, whose reply was lost; or the filter was removed.
                 return match whole(fields) {
                     Ok(found) if found == *filter => Ok((Change::default(), Ok(()))),
-                    _ => Err(self.busy()),
+                    _ => Err(self.refused(BUSY)),
                 };
             }
             let mut delete = names_of(fields, "spare.");
@@ -120,14 +120,8 @@ impl NewSharded<'_> {
         format!("Remove it by `drop {}`, and create it again.", name::typed(self.name))
     }
 
-    fn busy(&self) -> Error {
-        Error::refused_partly(
-            format!(
-                "{}: another run is creating it, or was interrupted",
-                name::readable(self.name)
-            ),
-            self.go_on(),
-        )
+    fn refused(&self, why: &str) -> Error {
+        Error::refused_partly(format!("{}: {why}", name::readable(self.name)), self.go_on())
     }
 
     /// The error of a run that took the lock.

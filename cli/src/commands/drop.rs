@@ -17,7 +17,7 @@ use crate::{
     amount,
     at_once::{Servers, on_all},
     connection::{Connection, Options},
-    descriptor::{Change, DROPPING, Fields, update, whole},
+    descriptor::{CREATOR, Change, DROPPING, Fields, update, whole},
     error::{Error, Exit},
     filter_info::is_filter,
     name,
@@ -113,6 +113,12 @@ impl Arguments {
             // Another run of drop has removed it, and the name may have another filter by now.
             let ours = fields.contains_key(DROPPING);
             let delete = if ours { fields.keys().cloned().collect() } else { Vec::new() };
+            if !ours && fields.get(CREATOR).is_some_and(Vec::is_empty) {
+                return Err(Error::incomplete(
+                    format!("drop {name}: another run made more shards meanwhile"),
+                    "Run it again: it removes them.",
+                ));
+            }
             Ok((Change { set: Vec::new(), delete }, ()))
         })?;
         output.remark(format_args!("{name} removed: {}", amount::counted(removed as u64, "shard")));

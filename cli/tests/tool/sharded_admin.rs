@@ -230,7 +230,7 @@ fn a_drop_during_a_creation_can_be_repeated() {
     let server = Server::start();
     let mut client = server.client();
     let create = "create urls --items 10k --error 1% --shards 4";
-    let (mut at, mut repeated) = (0, 0);
+    let (mut at, mut repeated, mut dropped) = (0, 0, 0);
     loop {
         let before = Before { after: "creating\r\n", command: at };
         let run = relayed(&server, server.dir(), create, before, |_| {
@@ -250,11 +250,47 @@ fn a_drop_during_a_creation_can_be_repeated() {
             run_at(&server, "drop urls").done();
             assert_eq!(client.run("DBSIZE"), int(0), "command {at}: {ran:?}");
             repeated += 1;
+            dropped += usize::from(ran.stderr.contains("it was dropped meanwhile"));
         }
         client.run("FLUSHALL");
         at += 1;
     }
-    assert!(repeated > 3, "{repeated} of {at}");
+    assert!(repeated > 3 && dropped > 3, "{repeated} and {dropped} of {at}");
+}
+
+/// A run that creates the filter ends before each command of `drop`, and notes what that may miss.
+#[test]
+fn a_drop_that_misses_shards_says_so() {
+    let server = Server::start();
+    let mut client = server.client();
+    let (mut at, mut missed) = (0, 0);
+    loop {
+        client.run("HSET urls state creating creator 1 spare.shards 1 spare.generation 1");
+        client.run("HSET urls spare.error 0.01 spare.capacity 10 spare.0 {urls:0}:1");
+        let before = Before { after: "", command: at };
+        let run = relayed(&server, server.dir(), "drop urls", before, |_| {
+            // As `create` does.
+            if client.run("HDEL urls dropping") == int(1) {
+                client.cmd(&["HSET", "urls", "creator", ""]);
+                client.run("BF.RESERVE {urls:0}:1 0.01 10 SHARD 0 1");
+            }
+            true
+        });
+        let ran = Ran::from(run.output);
+        let left = client.run("DBSIZE") != int(0);
+        assert_eq!(ran.code, if left { 5 } else { 0 }, "command {at}: {ran:?}");
+        if left {
+            assert!(ran.stderr.contains("Run it again"), "{ran:?}");
+            run_at(&server, "drop urls").done();
+            assert_eq!(client.run("DBSIZE"), int(0));
+            missed += 1;
+        }
+        if !run.reached {
+            break;
+        }
+        at += 1;
+    }
+    assert!(missed > 3, "{missed} of {at}");
 }
 
 /// A shard is deleted before each command of a run that creates the filter.
