@@ -15,7 +15,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::sharding::{Descriptor, Field, Generation, Malformed, NameError};
+use crate::sharding::{Descriptor, Field, Generation, Malformed, NameError, State};
 use redis::Value;
 
 use crate::{
@@ -150,6 +150,22 @@ pub(crate) fn spare(fields: &Fields) -> Option<Generation> {
         .filter_map(|(field, value)| Some((field.strip_prefix(b"spare.")?, &value[..])));
     let more = [(&b"rule"[..], &b"crc32"[..]), (b"state", b"ready")];
     Descriptor::parse(stripped.chain(more)).ok().map(|descriptor| descriptor.current)
+}
+
+/// The fields of a filter that `creator` makes.
+pub(crate) fn locked(generation: &Generation, creator: &[u8]) -> Vec<Field> {
+    let mut set = spare_fields(generation);
+    set.push((CREATOR.to_vec(), creator.to_vec()));
+    set.push((b"state".to_vec(), State::Creating.name().into()));
+    set
+}
+
+/// The change that notes the shards of `generation` again, if `drop` removed them while they were
+/// reserved: when it is repeated, it finds here what it missed.
+pub(crate) fn dropped(fields: &Fields, generation: &Generation) -> Option<Change> {
+    let dropping = fields.contains_key(DROPPING) && spare(fields).as_ref() == Some(generation);
+    let set = || locked(generation, b"");
+    (dropping || fields.is_empty()).then(|| Change { set: set(), delete: vec![DROPPING.to_vec()] })
 }
 
 /// The names of the fields that begin with `prefix`.

@@ -15,12 +15,12 @@ use redis::Value;
 
 use crate::{
     at_once::{Servers, on_all},
-    descriptor::{CREATOR, Change, DROPPING, names_of, read, spare, spare_fields, update, whole},
+    descriptor::{CREATOR, Change, dropped, locked, names_of, read, spare, update, whole},
     error::Error,
     name,
     new_shard::reserve_all,
     refusal::Kind,
-    sharding::{Descriptor, Field, Generation, Malformed, State},
+    sharding::{Descriptor, Generation, Malformed, State},
 };
 
 /// Why a name is refused.
@@ -94,14 +94,11 @@ impl NewSharded<'_> {
     /// Lets clients use the filter.
     fn publish(&self, filter: &Descriptor, creator: &[u8]) -> Result<(), Error> {
         update(self.servers, self.name, |fields| {
+            if let Some(change) = dropped(fields, &filter.current) {
+                return Ok((change, Err(self.refused("it was dropped meanwhile"))));
+            }
             let ours = fields.get(CREATOR).is_some_and(|found| found == creator)
                 && spare(fields).as_ref() == Some(&filter.current);
-            let dropping = fields.contains_key(DROPPING);
-            if fields.is_empty() || ours && dropping {
-                // `drop` may have missed shards: when it is repeated, it finds them here.
-                let (set, delete) = (locked(&filter.current, b""), vec![DROPPING.to_vec()]);
-                return Ok((Change { set, delete }, Err(self.refused("it was dropped meanwhile"))));
-            }
             if !ours {
                 // An earlier attempt, whose reply was lost; or the filter was removed.
                 return match whole(fields) {
@@ -134,12 +131,4 @@ impl NewSharded<'_> {
             other => other,
         }
     }
-}
-
-/// The fields of a filter that `creator` makes.
-fn locked(generation: &Generation, creator: &[u8]) -> Vec<Field> {
-    let mut set = spare_fields(generation);
-    set.push((CREATOR.to_vec(), creator.to_vec()));
-    set.push((b"state".to_vec(), State::Creating.name().into()));
-    set
 }

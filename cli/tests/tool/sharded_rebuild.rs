@@ -573,6 +573,38 @@ fn new_shards_grow_as_the_shards_that_are_there() {
     }
 }
 
+/// `drop` runs before each command by which the new shards are reserved. Repeated, it leaves nothing.
+#[test]
+fn a_drop_during_a_rebuild_can_be_repeated() {
+    let server = Server::start();
+    let mut client = server.client();
+    let (mut at, mut repeated) = (0, 0);
+    loop {
+        let create = "create urls --items 1k --error 1% --shards 2 --poll 1";
+        assert_eq!(run(&server, create).code, 0);
+        let before = Before { after: "reserving\r\n", command: at };
+        let mut reserved = false;
+        let ran = relayed(&server, server.dir(), "rebuild urls", before, |_| {
+            reserved = client.run("HEXISTS urls next.0") == int(1);
+            assert!(reserved || run(&server, "drop urls").code == 0);
+            true
+        });
+        if reserved {
+            break;
+        }
+        let ran = Ran::from(ran.output);
+        assert_ne!(ran.code, 0, "command {at}: {ran:?}");
+        if client.run("DBSIZE") != int(0) {
+            assert!(ran.stderr.contains("Remove what is left by `drop urls`"), "{ran:?}");
+            assert_eq!(run(&server, "drop urls").code, 0, "command {at}: {ran:?}");
+            assert_eq!(client.run("DBSIZE"), int(0));
+            repeated += 1;
+        }
+        at += 1;
+    }
+    assert!(repeated > 1, "{repeated} of {at}");
+}
+
 /// An item of a file would count as added now.
 #[test]
 fn shards_with_a_window_are_not_rebuilt() {

@@ -16,8 +16,8 @@ use crate::{
     at_once::{Servers, on_all},
     connection::Target,
     descriptor::{
-        Change, Fields, bury, names_of, note, noted, parsed, read, spare, spare_fields, unused,
-        update,
+        Change, Fields, bury, dropped, names_of, note, noted, parsed, read, spare, spare_fields,
+        unused, update,
     },
     error::Error,
     interrupt,
@@ -226,6 +226,15 @@ impl Rebuild<'_> {
         let expansion = any_of(&self.servers, old)?.map_or(Some(1), |shard| shard.expansion);
         // Nobody else makes keys of this generation, but an earlier run may have.
         reserve_all(&self.servers, new, expansion, true)?;
+        // A drop from here on finds all of them.
+        update(&self.servers, self.name, |fields| {
+            let Some(change) = dropped(fields, new) else { return Ok((Change::default(), Ok(()))) };
+            let error = Error::incomplete(
+                format!("rebuild {}: it was dropped meanwhile", self.shown),
+                format!("Remove what is left by `drop {}`.", name::typed(self.name)),
+            );
+            Ok((change, Err(error)))
+        })??;
         let stamp = |_: &mut _, place, _| Stamp::of_shard(&self.servers, new, place);
         let stamps = on_all(&self.servers, &new.keys, stamp)?;
         self.intact(seen, &stamps)?;
