@@ -565,6 +565,7 @@ fn new_shards_grow_as_the_shards_that_are_there() {
     for expected in [4, 1] {
         let ran = run(&server, words);
         assert_eq!(ran.code, 0, "{ran:?}");
+        assert_eq!(ran.stderr.contains("no shard is left as a model"), expected == 1, "{ran:?}");
         for shard in 0..2 {
             let key = key(&mut client, shard);
             assert_eq!(expansion(&mut client, &key), int(expected));

@@ -223,7 +223,14 @@ impl Rebuild<'_> {
     pub(super) fn reserve(&self, seen: &Seen) -> Result<(), Error> {
         let (old, Some(new)) = (&seen.descriptor.current, &seen.new) else { return Ok(()) };
         // They grow as those that are there; without any, in the way that takes the least memory.
-        let expansion = any_of(&self.servers, old)?.map_or(Some(1), |shard| shard.expansion);
+        let shard = any_of(&self.servers, old)?;
+        if shard.is_none() {
+            self.output.remark(format_args!(
+                "{}: no shard is left as a model: the new ones grow, and have no window",
+                self.shown
+            ));
+        }
+        let expansion = shard.map_or(Some(1), |shard| shard.expansion);
         // Nobody else makes keys of this generation, but an earlier run may have.
         reserve_all(&self.servers, new, expansion, true)?;
         // A drop from here on finds all of them.
