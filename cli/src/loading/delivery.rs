@@ -371,7 +371,6 @@ impl Delivery {
         self.offset = None;
         self.queue.doubt();
         let again = self.queue.withdraw();
-        self.totals.resent += again;
         self.route.ledger.resend(again);
         Ok(())
     }

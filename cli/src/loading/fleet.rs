@@ -498,7 +498,8 @@ impl Fleet {
                 if number == 0 {
                     self.totals.items += ended.totals.items;
                     self.totals.new += ended.totals.new;
-                    self.totals.unknown = ended.totals.unknown;
+                    // Of shards it is known after a look at all of them: `concluded`.
+                    self.totals.unknown = ended.totals.unknown && !self.goal.has_shards();
                 }
                 if let Some(mark) = ended.mark {
                     self.marks.insert(key, mark);
