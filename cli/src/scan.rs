@@ -171,9 +171,9 @@ impl State {
         self.search.shows(name)
     }
 
-    /// Whether a pass over each node is complete.
+    /// Whether a pass over each node is complete. A node that fails is not waited for.
     pub(crate) fn complete(&self) -> bool {
-        self.nodes.iter().all(|node| node.seen.complete)
+        self.nodes.iter().all(|node| node.seen.complete || node.failed.is_some())
     }
 
     /// Waits for news for at most that long, and takes all that have come. Returns whether there
