@@ -11,6 +11,7 @@ use std::{
     ffi::OsString,
     io::{self, IsTerminal as _},
     path::{Path, PathBuf},
+    time::Duration,
 };
 
 use redis::Value;
@@ -66,8 +67,8 @@ impl Arguments {
         }
         let key = name::beside(name, "restoring");
         let mut filling = Filling { servers: &servers, key: &key, begun: false, output };
-        let placed = filling.load(&self.file, reader).and_then(|(reader, header)| {
-            let placed = self.place(&servers, &key, &header)?;
+        let placed = filling.load(&self.file, reader).and_then(|(reader, header, server)| {
+            let placed = self.place(&servers, server, &key, &header)?;
             Ok((placed, reader))
         });
         let is_placed = placed.as_ref().is_ok_and(|(placed, _)| *placed);
@@ -119,15 +120,25 @@ impl Arguments {
 
     /// Gives the filter that was loaded into `key` its name. Returns `false` if that is taken.
     /// Another client may have made a key of another type there, or changed the loaded one.
-    fn place(&self, servers: &Servers, key: &[u8], header: &[u8]) -> Result<bool, Error> {
+    fn place(
+        &self,
+        servers: &Servers,
+        mut server: Connection,
+        key: &[u8],
+        header: &[u8],
+    ) -> Result<bool, Error> {
         let name = name::bytes(&self.name);
         let rename = if self.replace { "RENAME" } else { "RENAMENX" };
         let command = [redis::cmd(rename).arg(key).arg(name).take()];
         let watch = if self.replace { &[key, name][..] } else { &[key] };
-        retry(RETRY_FOR, |again| {
+        // Whether a look after a failure shows if the renaming was done. A server that does not
+        // tell what a key holds may also lack chunks then.
+        let shows = matches!(holds(&mut server, key, header), Ok(Some(_)))
+            && matches!(holds(&mut server, name, header), Ok(Some(false)));
+        let mut loaded_by = Some(server);
+        let placed = retry(if shows { RETRY_FOR } else { Duration::ZERO }, |again| {
             // Both keys are in one node.
-            let mut server = servers.connect(name)?;
-            let server = &mut server;
+            let server = &mut loaded_by.take().map_or_else(|| servers.connect(name), Ok)?;
             // The reply to an earlier attempt may be lost.
             if again && !is_filter(server, key)? && holds(server, name, header)? == Some(true) {
                 return Ok(true);
@@ -145,9 +156,18 @@ impl Arguments {
                 }
             })?;
             Ok(renamed != Some(Value::Int(0)))
+        });
+        placed.map_err(|error| match error.passes() && !shows {
+            true => Error::incomplete(
+                format!("restore {}: {error}", name::readable(name)),
+                "Restore it again, by --replace if the name is taken.",
+            ),
+            false => error,
         })
     }
 }
+
+type Loaded = (Reader, Vec<u8>, Connection);
 
 /// A key that is filled.
 struct Filling<'a> {
@@ -160,8 +180,8 @@ struct Filling<'a> {
 
 impl Filling<'_> {
     /// Loads a dump to its end. If the node fails, a file is loaded from its start again. Returns
-    /// also the header of the filter.
-    fn load(&mut self, path: &Path, reader: Reader) -> Result<(Reader, Vec<u8>), Error> {
+    /// also the header of the filter, and the connection.
+    fn load(&mut self, path: &Path, reader: Reader) -> Result<Loaded, Error> {
         if path == Path::new(PIPE) {
             return self.load_once(reader);
         }
@@ -172,7 +192,7 @@ impl Filling<'_> {
         })
     }
 
-    fn load_once(&mut self, mut reader: Reader) -> Result<(Reader, Vec<u8>), Error> {
+    fn load_once(&mut self, mut reader: Reader) -> Result<Loaded, Error> {
         let header = reader.next()?.ok_or_else(|| reader.damaged("it has no chunk"))?;
         let mut server = self.servers.connect(self.key)?;
         if self.begun {
@@ -194,6 +214,6 @@ impl Filling<'_> {
         let mut progress = Progress::new(self.output, &label, reader.length);
         let watch = &mut |at| progress.at(at, at, amount::readable_bytes);
         load(&mut server, self.key, &mut reader, watch)?;
-        Ok((reader, header.data))
+        Ok((reader, header.data, server))
     }
 }
