@@ -574,7 +574,7 @@ fn new_shards_grow_as_the_shards_that_are_there() {
     }
 }
 
-/// `drop` runs before each command by which the new shards are reserved. Repeated, it leaves nothing.
+/// `drop` runs before each command by which new shards are reserved. Repeated, it leaves nothing.
 #[test]
 fn a_drop_during_a_rebuild_can_be_repeated() {
     let server = Server::start();
