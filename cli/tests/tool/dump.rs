@@ -88,7 +88,7 @@ fn what_they_say() {
         "{name} contains the filter's seed. Anyone who can read it can make items that collide."
     );
     assert_eq!((ran.code, ran.stderr), (0, format!("{seed}\n")));
-    assert_eq!(ran.stdout, format!("urls: 1.40 kB in {name}\n"));
+    assert_eq!(ran.stdout, format!("urls: 1.47 kB in {name}\n"));
     assert_eq!(file.metadata().unwrap().permissions().mode() & 0o777, 0o600);
     assert!(beside(&file).is_empty());
     let bytes = fs::read(&file).unwrap();
@@ -104,7 +104,7 @@ fn what_they_say() {
     assert_eq!(fs::read(&file).unwrap(), bytes, "a filter that stays has one dump");
 
     let ran = run_on(&server, "restore FILE copy", &file);
-    assert_eq!((ran.code, ran.stdout), (0, format!("copy: 1.40 kB from {name}\n")));
+    assert_eq!((ran.code, ran.stdout), (0, format!("copy: 1.47 kB from {name}\n")));
     let ran = run_on(&server, "restore FILE other --json", &file);
     let report = serde_json::json!({
         "name": "other", "file": name.to_string(), "product": "redis-bloom",
