@@ -8,11 +8,12 @@ use crate::{
     error::Error,
 };
 
-/// Waits at most that long until that many replicas have what was written, by this connection or by
-/// another one. `offset` is that of the server when this was called first, and `None` before.
+/// Waits at most `most` until `replicas` replicas have everything that was written up to the first
+/// call, on any connection. The first call gets `None` in `offset`, and stores the server's
+/// replication offset there.
 ///
 /// # Errors
-/// One that passes, if the server is no primary any more.
+/// An error that is worth another try, if the server is no primary any more.
 pub(crate) fn acknowledged(
     server: &mut Connection,
     replicas: u64,

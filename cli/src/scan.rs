@@ -180,7 +180,7 @@ impl State {
     /// were any.
     ///
     /// # Errors
-    /// That of the last node, if no node answers any more; of any node, if this is one pass.
+    /// In a single pass, the error of any node. Otherwise the last error, once no node answers.
     pub(crate) fn wait(&mut self, timeout: Duration) -> Result<bool, Error> {
         let Ok(mut next) = self.news.recv_timeout(timeout) else { return Ok(false) };
         loop {

@@ -34,7 +34,7 @@ pub(crate) struct Arguments {
     /// Prints 1 or 0 for each item, a line each; ? if its shard is lost
     #[arg(long)]
     answers: bool,
-    // Last, because the heading of its options would also be that of later options.
+    // Last: clap puts all later options under the same heading.
     #[command(flatten)]
     input: items::Options,
 }

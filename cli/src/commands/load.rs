@@ -60,7 +60,7 @@ pub(crate) struct Arguments {
     journal_every: Duration,
     #[command(flatten)]
     confirmed: loading::Options,
-    // Last, because the heading of its options would also be that of later options.
+    // Last: clap puts all later options under the same heading.
     #[command(flatten)]
     items: items::Options,
 }

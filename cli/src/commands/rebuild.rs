@@ -78,7 +78,7 @@ pub(crate) struct Arguments {
     abort: bool,
     #[command(flatten)]
     loading: loading::Options,
-    // Last, because the heading of its options would also be that of later options.
+    // Last: clap puts all later options under the same heading.
     #[command(flatten)]
     input: items::Options,
 }

@@ -347,7 +347,7 @@ pub(crate) fn name_of(command: &Cmd) -> String {
     }
 }
 
-/// The reply, or the server's error as that of `command`.
+/// The reply. If it is the server's error, the error names `command`.
 pub(crate) fn accepted(command: &str, reply: Value) -> Result<Value, Error> {
     match reply {
         Value::ServerError(error) => Err(Error::refused(command, text_of(&error))),

@@ -149,7 +149,7 @@ impl Membership {
         retry(RETRY_FOR, |_| self.targets.on_node(key, |mut server| work(&mut server)))
     }
 
-    /// The configured error rate, plus that of the base; `None` if a server does not report it.
+    /// The sum of the configured error rates of filter and base; `None` if a server reports none.
     pub(crate) fn error_rate(&self) -> Result<Option<f64>, Error> {
         let of = |key: &[u8]| {
             let read = |server: &mut Connection| Reader::default().read_one(server, key);

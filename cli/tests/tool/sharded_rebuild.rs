@@ -544,7 +544,7 @@ fn a_rebuild_that_cannot_go_on_is_mended_or_given_up() {
     assert_eq!(descriptor(&fields(client.run("HGETALL urls"))), now);
 }
 
-/// A shard that was lost, and that BF.ADD made anew, is not what other shards are made as.
+/// New shards do not take their options from a lost shard that BF.ADD recreated.
 #[test]
 fn new_shards_grow_as_the_shards_that_are_there() {
     let server = Server::start();

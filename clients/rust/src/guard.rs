@@ -193,7 +193,7 @@ impl<L: Link> Core<L> {
         lock(&self.state)
     }
 
-    /// Those of the keys whose rows may exist. Never fails.
+    /// The keys whose rows may exist. Never fails.
     async fn possible<K: AsRef<[u8]>>(&self, mut keys: Vec<K>) -> Vec<K> {
         let words: Vec<&[u8]> = keys.iter().map(AsRef::as_ref).collect();
         // Before the query: afterwards the background may have added a key that the query missed.

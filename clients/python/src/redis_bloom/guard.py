@@ -138,14 +138,14 @@ class _Core:
         self._ends, self._starting = threading.Event(), threading.Lock()  # of the thread
 
     def _after_fork(self) -> None:
-        """A process that was forked is a guard of its own: connections, thread and name are the parent's."""
+        """Gives a forked process its own connections, thread and name."""
         if self._process != os.getpid():
             self._kept, self._known, self._id = [], False, uuid.uuid4().hex
             self._background, self._starting = None, threading.Lock()
             self._process = os.getpid()
 
     def _possible(self, keys: list[Key]) -> Steps[list[Key]]:
-        """Those of the keys whose rows may exist. Never raises."""
+        """The keys whose rows may exist. Never raises."""
         self._after_fork()
         self._start()
         # Before the query: afterwards the background may have added a key that the query missed.
