@@ -14,7 +14,7 @@
 
 use super::{
     load::{Load, Stored},
-    record, stream,
+    page_records, stream,
 };
 use crate::filter::{
     Filter, Layer, Plan,
@@ -133,7 +133,7 @@ impl<'a> Body<'a> {
         let bits = self.bits();
         if let Some(position) = place.checked_sub(bits) {
             let at = |position| self.piece_at(position);
-            return bits.saturating_add(record::put(at, position, most, out));
+            return bits.saturating_add(page_records::put(at, position, most, out));
         }
         let count = bits.min(self.end()).saturating_sub(place).min(most as u64);
         if let Some(filter) = self.filter() {

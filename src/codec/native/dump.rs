@@ -7,7 +7,7 @@
 //!   0        6         8          16       20
 //!   ┌────────┬─────────┬──────────┬────────┬─ ─ ─ ─ ─┬─ ─ ─ ─ ─ ─ ─ ─ ─┬─────────┐
 //!   │ rbchnk │ version │ place    │ length │ header  │ bits or records │ XXH3-64 │
-//!   │        │ = 1     │ u64      │ u32    │ as now  │ (`record.rs`)   │ of all  │
+//!   │        │ = 1     │ u64      │ u32    │ as now  │ of pages        │ of all  │
 //!   └────────┴─────────┴──────────┴────────┴─ ─ ─ ─ ─┴─ ─ ─ ─ ─ ─ ─ ─ ─┴─────────┘
 //! ```
 //!
@@ -23,7 +23,7 @@
 //! A filter from RedisBloom is dumped in RedisBloom's format (`redisbloom/`): the same iterators,
 //! chunks without a frame, and a header without a magic, which begins with a count of items.
 
-use super::{Body, Load, Taken, header, record, stream};
+use super::{Body, Load, Taken, header, page_records, stream};
 use crate::{
     codec::{
         Error,
@@ -121,7 +121,7 @@ impl<'a> Chunk<'a> {
         if plan.paged.is_none() && to > total {
             return Err(Error::TooBig { from: first, to, total });
         }
-        let to = record::behind(plan.bit_bytes(), first, bytes)?;
+        let to = page_records::behind(plan.bit_bytes(), first, bytes)?;
         // Iterator and frame must agree on the end.
         if iterator.checked_sub(1).and_then(|last| u64::try_from(last).ok()) != Some(to) {
             return Err(Error::Order { from: first, to, received: 0 });
@@ -191,7 +191,7 @@ pub fn repeat<'a>(filter: impl Into<Body<'a>>, iterator: i64, data: &[u8]) -> Re
         (Body::Layers(filter), _) => stream::holds(filter, first, bytes),
         (Body::Pages(filter), Some(position)) => {
             let mut pieces = Pieces::new(filter.pages().plan(), position);
-            record::read(bytes, &mut pieces)?;
+            page_records::read(bytes, &mut pieces)?;
             filter.pages().holds(&pieces)
         }
         _ => {

@@ -2,7 +2,7 @@
 //!
 //! Memory is allocated as bits and pages arrive, so a forged size costs nothing.
 
-use super::{record, stream};
+use super::{page_records, stream};
 use crate::{
     codec::Error,
     filter::{
@@ -143,7 +143,7 @@ impl Load {
             Demand { present, wanted }.check(ceiling)?;
         }
         let mut pieces = paged.pieces.from(position);
-        record::read(bytes, &mut pieces)?;
+        page_records::read(bytes, &mut pieces)?;
         Ok(paged.pieces.append(pieces, copies)?)
     }
 

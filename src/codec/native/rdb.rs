@@ -1,6 +1,6 @@
 //! RDB and DUMP, encoding version 100: one string with the header (`header.rs`), then the bits of
-//! all layers and the records of pages (`record.rs`) in strings of 1 MiB. No string has both, and a
-//! record lies in one string.
+//! all layers and the records of pages (`page_records.rs`) in strings of 1 MiB. No string has both,
+//! and a record lies in one string.
 //!
 //! ```text
 //!   ┌────────┬─────────────┬─ ─ ─┬───────────┬──────────────┬─ ─ ─┬────────────┐
@@ -12,7 +12,7 @@
 //! saving a filter of 4 GiB takes 2 MiB of extra memory. The RDB's own checksum covers bits and
 //! pages. The invariants of pages are checked all the same.
 
-use super::{Body, Load, Stored, header, record};
+use super::{Body, Load, Stored, header, page_records};
 use crate::{
     codec::{
         Error,
@@ -63,7 +63,7 @@ pub fn load(source: &mut impl Source, ceiling: u64) -> Result<Stored, Error> {
         let bytes = string.as_ref();
         let from = place;
         // Each string has something, so the strings end.
-        place = record::behind(bits, from, bytes)?;
+        place = page_records::behind(bits, from, bytes)?;
         if place > present {
             return Err(Error::TooBig { from, to: place, total });
         }
