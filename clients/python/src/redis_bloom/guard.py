@@ -13,8 +13,8 @@ What the caller must do:
 
 - `insert` the key first, then write the row, which commits within `commit_within` seconds of the call
   of `insert` or never. If `insert` raises, do not write the row.
-- The clocks of the database and of the Redis server differ by less than `margin` seconds, less the
-  time from the row's own timestamp to the call of `insert`. Timestamps are kept in order of time.
+- From the timestamp of a row to the call of `insert` pass less than `margin` seconds, by the clocks of
+  the database and of the Redis server.
 - After a failover, the old primary takes no insert for longer than `commit_within` (Redis Cluster;
   with Sentinel set `min-replicas-to-write 1`, `min-replicas-max-lag 2`).
 - After `RESTORE` or `BF.LOADCHUNK` of an older filter under the guard's keys: run `build`.
