@@ -86,9 +86,9 @@ impl Arguments {
         let inputs = self.files.iter().map(|file| self.input(file, target.database, output));
         let mut inputs = inputs.collect::<Result<Vec<_>, _>>()?;
         let started = Instant::now();
-        let (mut again, mut resent) = (0, 0);
+        let (mut again, mut resent, mut targets) = (0, 0, None);
         loop {
-            let (mut fleet, ledger) = self.open(&target, &mut inputs, output)?;
+            let (mut fleet, ledger) = self.open(&target, &mut targets, &mut inputs, output)?;
             let read = read_all(&mut fleet, &inputs, &self.items, self.rate, output);
             let loaded = concluded(&mut fleet, read);
             let mut totals = fleet.totals();
@@ -116,22 +116,31 @@ impl Arguments {
         }
     }
 
-    /// Finds the filter, and begins the journals.
+    /// Finds the filter, and begins the journals. The servers found in `target`'s cluster are kept
+    /// in `targets`: they are asked when the load begins again.
     fn open(
         &self,
         target: &Target,
+        targets: &mut Option<Targets>,
         inputs: &mut [Input],
         output: &Output,
     ) -> Result<(Fleet, Arc<Ledger>), Error> {
-        let mut server = target.connect_for(self.key())?;
+        let connect = |known: &Option<Targets>| match known {
+            Some(targets) => targets.connect_for(self.key()),
+            None => target.connect_for(self.key()),
+        };
+        let mut server = connect(targets)?;
         // A server that loads its data is waited for.
         let filter = retry(self.confirmed.retry_for, |again| {
             if again {
-                server = target.connect_for(self.key())?;
+                server = connect(targets)?;
             }
             sharded::find(&mut server, self.key())
         })?;
-        let targets = Targets::of(target.clone(), &mut server)?;
+        let targets = match targets {
+            Some(targets) => targets.clone(),
+            None => targets.insert(Targets::of(target.clone(), &mut server)?).clone(),
+        };
         let loaded = resumed(inputs).next().is_some();
         let route = Route { loaded, ..Route::new(self.key(), targets, output) };
         let ledger = Arc::clone(&route.ledger);

@@ -1009,6 +1009,32 @@ fn a_load_goes_on_at_the_new_primary_of_a_cluster() {
     }
 }
 
+/// The node that the user names dies for good, with items that its replica never got.
+#[test]
+fn a_load_begins_again_without_the_node_that_was_named() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut cluster = Cluster::start();
+    let mut client = cluster.client();
+    assert_eq!(client.call(NAME, &["BF.RESERVE", NAME, "0.001", "1000000"]), ok());
+    let owner = client.owner(NAME);
+    let primary = cluster.nodes.iter().position(|node| node.port() == owner).expect("the owner");
+    assert!(client.wait(NAME) > 0, "the replica has the filter");
+    let items = numbered("item", 200_000);
+    let path = file(dir.path(), "items", &items);
+    let words = format!("load urls --rate 100000 {}", path.display());
+    let child = started(&cluster.nodes[primary], &words);
+    wait_until("some items are in", || client.call(NAME, &["BF.CARD", NAME]).int() > 10_000);
+    cluster.nodes[primary].kill();
+    let ran = ended(child);
+    assert_eq!(ran.code, 0, "{ran:?}");
+    assert!(ran.stderr.contains("sending all of them again"), "{ran:?}");
+    for batch in items.chunks(1_000) {
+        let mut words = vec!["BF.MEXISTS", NAME];
+        words.extend(batch.iter().map(String::as_str));
+        assert!(client.call(NAME, &words).answers().iter().all(|&present| present));
+    }
+}
+
 #[test]
 fn a_replica_refuses() {
     let (server, _client) = server();
