@@ -240,7 +240,7 @@ fn load(section: &mut Section) {
     section.say(&format!(
         "Million items a second that one client sends in one connection, packed as it goes in \
          batches of {LOAD_BATCH}, and the server's CPU nanoseconds an item: {LOADED} items into an \
-         empty filter for as many at 1 %, then questions for the same items. In Rust the client \
+         empty filter for as many at 1 %, then queries for the same items. In Rust the client \
          makes each item, too. In Python (redis-py, two batches ahead of the answers) the items \
          are a list of bytes, or a numpy array for WIDTH 8."
     ));

@@ -65,8 +65,8 @@ impl Section {
     /// Adds a target of the project and the measured value.
     pub(crate) fn target(&mut self, work: &str, bound: Bound, measured: f64) {
         let (wanted, met) = match bound {
-            Bound::AtMost(most) => (format!("at most {most:.2}x"), measured <= most),
-            Bound::AtLeast(least) => (format!("at least {least:.2}x"), measured >= least),
+            Bound::AtMost(most) => (format!("at most {most:.2}"), measured <= most),
+            Bound::AtLeast(least) => (format!("at least {least:.2}"), measured >= least),
             Bound::AtMostMs(most) => (format!("at most {most:.1} ms"), measured <= most),
             Bound::AtMostBits(most) => (format!("at most {most:.1} bits"), measured <= most),
             Bound::None => ("none".into(), measured == 0.0),
@@ -76,8 +76,8 @@ impl Section {
             Bound::None => format!("{measured}"),
             Bound::AtMostMs(_) => format!("{measured:.1} ms"),
             Bound::AtMostBits(_) => format!("{measured:.2} bits"),
-            _ if measured < 0.1 => format!("{measured:.4}x"),
-            _ => format!("{measured:.2}x"),
+            _ if measured < 0.1 => format!("{measured:.4}"),
+            _ => format!("{measured:.2}"),
         };
         self.targets.push(format!("| {work} | {wanted} | {measured} | {met} |\n"));
     }
