@@ -6,9 +6,9 @@
 //! ```
 //!
 //! * [`filter`]: blocked Bloom layers, and pages for filters that grow, count or forget. The false
-//!   positive rate is, on average over seeds, at most the requested rate.
+//!   positive rate is, on average over seeds, at most the configured rate.
 //! * [`sharding`]: one logical filter as many keys of a cluster: which shard an item belongs to.
-//! * [`codec`]: the filter as bytes, for RDB, AOF and dumps. Decoders treat every input as hostile.
+//! * [`codec`]: the filter as bytes, for RDB, AOF and dumps. Decoders do not trust any input.
 //! * [`command`]: the options of commands and the texts of error replies.
 //! * `module` (feature `module`, on by default): the data type, the `BF.*` commands, configuration,
 //!   replication.

@@ -1,5 +1,5 @@
 //! Which shard of a sharded filter an item belongs to. The library for Rust has the rest, also for
-//! the tool: the keys of the shards, and the hash that lists them (`docs/reference/sharding.md`).
+//! the CLI: the keys of the shards, and the hash that lists them (`docs/reference/sharding.md`).
 //!
 //! ```text
 //!   shard(item) = (crc32(item) * n) >> 32
@@ -9,7 +9,7 @@
 //! are used, not the remainder: items that a queue has partitioned by CRC-32 modulo a number still
 //! spread over all shards. Of 2 n shards, 2 i and 2 i + 1 are the halves of shard i.
 //!
-//! The CRC has no secret: whoever wants to can make items of one shard. The error rate of a filter
+//! The CRC has no secret: anyone can make items of one shard. The error rate of a filter
 //! does not depend on it, because the filter hashes items under its own seed.
 
 use crc32fast::Hasher;

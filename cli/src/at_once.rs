@@ -1,5 +1,5 @@
-//! Work on all shards at the same time: the shards are shared by one thread for each primary. Each
-//! shard has its own connection, to the node that has its slot.
+//! Work on all shards at the same time: threads, one for each primary, share the shards. Each shard
+//! has its own connection, to the node that has its slot.
 
 use std::{
     collections::HashSet,

@@ -1,7 +1,7 @@
-//! Changes of a descriptor, the hash at the name of a sharded filter: each is one transaction that
-//! sees what it changes.
+//! Changes of a descriptor, the hash at the name of a sharded filter: each is one transaction,
+//! which does nothing if the descriptor has changed since it was read.
 //!
-//! Beside the fields of docs/reference/sharding.md, which clients read, the tool keeps its own
+//! Beside the fields of docs/reference/sharding.md, which clients read, the CLI keeps its own
 //! there, so that a subcommand that was killed can be finished or undone. Clients ignore them:
 //!
 //! ```text

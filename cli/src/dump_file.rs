@@ -24,8 +24,8 @@
 //!   └─────┴────────┴───────────┴──────────┴─────────┘
 //! ```
 //!
-//! The file is written as `part_file.rs` says, or into a pipe. Who reads a pipe that was cut finds
-//! no last record.
+//! The file is written as `part_file.rs` says, or into a pipe. A reader of a pipe that was cut
+//! finds no last record.
 
 use std::{
     fs::File,

@@ -1,7 +1,7 @@
 //! One filter into one file: BF.SCANDUMP, chunk by chunk.
 //!
 //! A dump takes many commands, and the filter may change in the meantime. The copy has all items
-//! that were in the filter all the time. What else may happen:
+//! that were in the filter throughout. What else may happen:
 //!
 //! ```text
 //!   format          how a change shows                      what is done

@@ -1,4 +1,4 @@
-//! What a server says about a filter: `BF.INFO`, and the further words of this project's.
+//! What a server reports about a filter: `BF.INFO`, and the further fields of redis-bloom.
 //!
 //! ```text
 //!   BF.INFO key ─▶ five to eight fields ─▶ which module? ─┬─▶ redis-bloom: BF.INFO key FPR ...

@@ -1,5 +1,5 @@
 //! Ctrl-C and SIGTERM: the first one asks a subcommand to end in order, the second one ends the
-//! program. In a subcommand with nothing to end in order the first one ends it.
+//! program. If the subcommand has nothing to finish, the first one ends it.
 
 use std::sync::{
     Arc, LazyLock,

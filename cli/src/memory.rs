@@ -1,5 +1,5 @@
-//! What filters need in memory, with everything counted, and what a server has: the formula of
-//! docs/guide/operations.md, maxmemory.
+//! The memory that filters need, including the allocator, a rebuild and a save, and the memory that
+//! a server has: the formula of docs/guide/operations.md, maxmemory.
 //!
 //! ```text
 //!   allocated   sizes of the filters, rounded up by the allocator     below maxmemory

@@ -1,4 +1,4 @@
-//! Names of filters and files: any bytes, shown without what a terminal would obey.
+//! Names of filters and files: any bytes, shown without control sequences for a terminal.
 
 use std::{ffi::OsStr, os::unix::ffi::OsStrExt as _, path::Path};
 

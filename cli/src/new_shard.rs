@@ -1,4 +1,4 @@
-//! New shards for a sharded filter, whose seeds are random and the server's.
+//! New shards for a sharded filter. The server chooses a random seed for each.
 
 use crate::sharding::{Generation, shard_capacity};
 

@@ -1,4 +1,4 @@
-//! What the user sees: data on stdout, as text or JSON; talk, progress and errors on stderr.
+//! What the user sees: data on stdout, as text or JSON; remarks, progress and errors on stderr.
 
 use std::{
     env,

@@ -1,5 +1,5 @@
-//! A file that gets its name when it is complete and on disk: until then it has another name beside
-//! that one, and is removed at the end of the program. Only its owner may read it: chunks of a
+//! A file that gets its name when it is complete and on disk. Until then it has another name in the
+//! same directory, and is removed if the program ends. Only its owner may read it: chunks of a
 //! filter hold the filter's seed.
 
 use std::{

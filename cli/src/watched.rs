@@ -1,4 +1,4 @@
-//! Commands that are sent only while their keys are what was seen: WATCH, a look, MULTI, EXEC.
+//! Commands that run only if their keys have not changed since a check: WATCH, check, MULTI, EXEC.
 
 use redis::{Cmd, Value};
 

@@ -1,5 +1,5 @@
-//! Filters that forget (docs/guide/windows.md): the options of a window, and what a server says
-//! about it.
+//! Sliding-window filters (docs/guide/windows.md): the options of a window, and what a server
+//! reports about it.
 
 use std::fmt;
 

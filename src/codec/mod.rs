@@ -1,4 +1,4 @@
-//! Converts filters to bytes and back. Pure: no server. Every input is treated as hostile.
+//! Converts filters to bytes and back. Pure: no server. No input is trusted.
 //!
 //! ```text
 //!   io             strings and numbers of an RDB, as traits: the server's stream or a test's

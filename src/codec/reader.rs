@@ -1,4 +1,4 @@
-//! A cursor over hostile bytes: every read is checked, and no read panics.
+//! A cursor over untrusted bytes: every read is checked, and no read panics.
 
 use super::Error;
 

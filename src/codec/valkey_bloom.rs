@@ -22,8 +22,8 @@
 //! Expansion 0 is a non-scaling filter. All layers have the seed of the first layer. A seed that is
 //! not random is public (`FIXED_SEED`). valkey-bloom refuses files that break these rules.
 //!
-//! The order of fields of a layer in the RDB is that of a public description of 1.0.1; no published
-//! binary was compared (`tests/fixtures/README.md`). That of builds before 1.0.0 is refused.
+//! The order of fields of a layer in the RDB follows a public description of 1.0.1; no published
+//! binary was compared (`tests/fixtures/README.md`). Files of builds before 1.0.0 are refused.
 //!
 //! RDB and blob are written as they were read, so files go both ways. A layer is allocated when its
 //! bitmap has arrived and has the length that follows from capacity and rate. Other numbers that

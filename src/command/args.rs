@@ -12,9 +12,10 @@
 //! expansion of RESERVE as a bare number after the capacity; it is accepted as EXPANSION.
 //!
 //! RedisBloom replicates commands as its clients wrote them, and ignores unknown words of RESERVE.
-//! So a RESERVE that is `obeyed` (sent by a primary, an AOF or a slot migration) is read by its
-//! rules, unless it has a seed, as those of this module have. An expansion above the range becomes
-//! the largest: the filter grows in other steps than the original, but it has the same items.
+//! So a RESERVE that is `obeyed` (sent by a primary, an AOF or a slot migration) is read by
+//! RedisBloom's rules, unless it has a seed: this module always sends one with a native filter. An
+//! expansion above the range becomes the largest: the filter grows in other steps than the
+//! original, but it has the same items.
 
 use std::num::NonZeroUsize;
 

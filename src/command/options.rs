@@ -1,4 +1,4 @@
-//! The options of a filter that a command creates: one table. From an entry follow how the option
+//! The options of a filter that a command creates: one table. Each entry decides how the option
 //! is read, how it is replicated, and how COMMAND DOCS shows it.
 //!
 //! Options are whole words in any case. TIGHTENING and VALIDATESCALETO are valkey-bloom's. A SEED

@@ -1,7 +1,7 @@
 //! Many items at once: hash a chunk, prefetch its memory, then probe.
 //!
 //! A probe into a large filter waits some 100 ns for memory. A chunk of 64 items issues 64 such
-//! loads at once, so the wait is paid about once per chunk:
+//! loads at the same time, so a chunk waits about once:
 //!
 //! ```text
 //!   hash 64 items, prefetch the newest layer

@@ -1,4 +1,4 @@
-//! The identity of a filter: 64 bits that no addition changes, and that another filter has not.
+//! The identity of a filter: 64 bits that no addition changes, and that tell it from other filters.
 //!
 //! ```text
 //!   SipHash-2-4, keyed by the seed, of what a filter keeps from its creation on

@@ -13,12 +13,12 @@
 //! all but the newest are full.
 //!
 //! # How many items a layer holds
-//! If one of the layers has all nonzero positions of the union, the union counts what the layer
-//! that counts most does. Otherwise its nonzero positions r are counted, which depend only on the
-//! items: n(r) of `layer/occupancy.rs`, but at least 1 more than each layer counts, and at most the
-//! sum of what they count. At 1 %, the standard deviation of n(r) is 8 in a full filter of 1,000
-//! items, and 250 in a million (`tests/filter/merge.rs`). Replicas must reach the same counts, so
-//! this file computes as the sizing does.
+//! If one of the layers has all nonzero positions of the union, the count of the union is the
+//! highest count of a layer. Otherwise it follows from the number r of nonzero positions, which
+//! depends only on the items: n(r) of `layer/occupancy.rs`, but at least 1 more than the count of
+//! each layer, and at most the sum of the counts. At 1 %, the standard deviation of n(r) is 8 in a
+//! full filter of 1,000 items, and 250 in a million (`tests/filter/merge.rs`). Replicas must reach
+//! the same counts, so this file computes as the sizing does.
 //!
 //! # The rate of pages
 //! The rate of a union of pages is at most the sum of their rates, and it grows further with each

@@ -1,6 +1,6 @@
-//! The invariants of every filter, whoever made it: the one list that every decoder checks.
+//! The invariants of every filter of every product: the one list that every decoder checks.
 //!
-//! Stored bytes are hostile until they pass this check. A decoder first parses numbers into a
+//! Stored bytes are not trusted until they pass this check. A decoder first parses numbers into a
 //! [`Plan`], calls [`Plan::check`], and only then allocates and reads bits.
 //!
 //! Each native layer stores its own rate and geometry, so the sizing may improve without a new

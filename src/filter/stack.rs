@@ -10,8 +10,8 @@
 //!            └────────┘
 //! ```
 //!
-//! A native filter has one layer. If it scales, it goes on in pages when that is full
-//! ([`Filter::overflow`]).
+//! A native filter has one layer. When the layer is full, a scaling filter puts further items into
+//! pages ([`Filter::overflow`]).
 //!
 //! A filter of another family (`foreign/mod.rs`) grows by the rules of that family: Almeida,
 //! Baquero, Preguiça and Hutchison, "Scalable Bloom Filters" (2007). An item is added to the newest

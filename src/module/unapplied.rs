@@ -6,7 +6,7 @@
 //!
 //! A key that would be missing then must not answer "absent", and the next addition must not make a
 //! filter of this server's settings with that one item in it. So the key gets a placeholder
-//! ([`Stored::placeholder`]), which answers an error to queries and takes no addition.
+//! ([`Stored::placeholder`]), which returns an error to queries and takes no addition.
 
 use std::{
     ffi::{c_int, c_void},

@@ -184,7 +184,16 @@ const ROLES: [(&str, &[&str]); 6] = [
             "LATENCY LATEST",
         ],
     ),
-    ("backup", &["BGSAVE SCHEDULE", "LASTSAVE", "INFO persistence", "BF.SCANDUMP urls:k 0"]),
+    (
+        "backup",
+        &[
+            "BGSAVE SCHEDULE",
+            "LASTSAVE",
+            "INFO persistence",
+            "BF.INFO urls:k",
+            "BF.SCANDUMP urls:k 0",
+        ],
+    ),
 ];
 
 /// Commands that no role may send: they read a seed, take a filter from outside, or leave the keys

@@ -186,6 +186,6 @@ fn the_pages_name_all_that_redisbloom_lacks() {
     assert_eq!(page, own, "docs/reference/differences.md, the commands");
     // Clients do not send it.
     own.remove("BF.SHIFT");
-    let page = words("docs/guide/clients.md", "the commands that only this module has", ")");
+    let page = words("docs/guide/clients.md", "the commands that RedisBloom lacks", ")");
     assert_eq!(page, own, "docs/guide/clients.md");
 }

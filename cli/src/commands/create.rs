@@ -1,6 +1,6 @@
 //! `redis-bloom create NAME`: an empty filter.
 //!
-//! The seed of the filter is random and the server's. There is no option for it: a command line is
+//! The server chooses a random seed for the filter. There is no option for it: a command line is
 //! no place for a secret.
 
 mod shards;

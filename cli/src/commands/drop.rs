@@ -1,10 +1,10 @@
 //! `redis-bloom drop NAME`: removes a filter, and nothing else.
 //!
-//! It does not ask on a terminal: it removes one filter, which the user has named, and keys
-//! that are filters alone.
+//! It does not ask on a terminal: it removes one filter, which the user has named, and only keys
+//! that are filters.
 //!
-//! Of a sharded filter the descriptor becomes half-written first, so that a client finds no filter,
-//! not a part of one. It goes last: a run that was killed can be repeated.
+//! The descriptor of a sharded filter is first marked as incomplete, so that a client finds no
+//! filter instead of a part of one. It is removed last: a run that was killed can be repeated.
 
 use std::{
     ffi::OsString,

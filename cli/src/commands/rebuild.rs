@@ -18,8 +18,8 @@
 //! ```
 //!
 //! From `waiting` on the fields `rebuild.0`, `rebuild.1` ... note what each shard of the new
-//! generation had (`stamp.rs`). Every later step, and every tombstone in the place of an old shard,
-//! comes after a look that the new shards which take its items still have that.
+//! generation had (`stamp.rs`). Before every later step, and before a tombstone replaces an old
+//! shard, a run checks that the new shards which take its items still have that.
 //!
 //! Shards with a window are not rebuilt: an item of a file would count as added now.
 

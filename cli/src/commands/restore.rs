@@ -4,8 +4,9 @@
 //!   FILE ── BF.LOADCHUNK ──▶ NAME:restoring:K, a key in the slot of NAME ── RENAME ──▶ NAME
 //! ```
 //!
-//! The key gets its name when the file was read to its end and is right, so readers of NAME never
-//! see a part of a filter. What a damaged file, or a pipe that was cut, has left is removed.
+//! The key is renamed to NAME once the file has been read to its end and verified, so readers of
+//! NAME never see a part of a filter. If the file is damaged or the pipe is cut, the key is
+//! removed.
 
 use std::{
     ffi::OsString,

@@ -1,8 +1,8 @@
 //! `redis-bloom verify NAME`: measures the false positive rate, and compares it
 //! with the configured one.
 //!
-//! The rate is measured with random probes of 16 bytes: none of them was ever added. When a filter
-//! passes: `statistics.rs`. `check` finds lost items.
+//! The rate is measured with random probes of 16 bytes: none of them was ever added.
+//! `statistics.rs` decides when a filter passes. `check` finds lost items.
 
 use std::{
     ffi::OsString,

@@ -1,4 +1,4 @@
-//! The servers of a cluster, each of which leads to the node of every key.
+//! The servers of a cluster. Through any of them, the node of every key can be found.
 
 use std::{
     sync::{

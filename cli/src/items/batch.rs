@@ -1,6 +1,6 @@
 //! Whole items, packed as `BF.BULKADD` and `BF.BULKEXISTS` take them.
 //!
-//! Lines travel as they are. Other items are packed with their lengths before them (unsigned
+//! Lines are sent as they are. Other items are packed with their lengths before them (unsigned
 //! LEB128).
 
 use std::iter;

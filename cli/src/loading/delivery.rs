@@ -1,4 +1,4 @@
-//! Brings pieces to one filter, and knows which of them have arrived.
+//! Sends pieces of batches to one filter, and knows which of them have arrived.
 //!
 //! ```text
 //!   offer(piece) ──▶ Queue: unsent ──▶ in flight ──reply──▶ answered ──Confirmation──▶ Ledger
@@ -7,11 +7,12 @@
 //! ```
 //!
 //! A few pieces are in flight at a time, so that the server never waits. A piece is kept until it
-//! is confirmed: adding an item twice is harmless, so what has no confirmation is sent again.
+//! is confirmed, and sent again if it is not: adding an item twice is harmless, except in a
+//! COUNTING filter.
 //!
 //! **Loss.** A server that restarts may have lost what it acknowledged, and so may one that takes
-//! the place of another. So after each new connection and at the end it must be proved that the
-//! filter has what was confirmed: `proof.rs`.
+//! the place of another. So after each new connection and at the end, `proof.rs` must prove that
+//! the filter has what was confirmed.
 
 use std::{
     sync::atomic::Ordering,

@@ -1,4 +1,4 @@
-//! Reads files, and brings their items into filters.
+//! Reads files, and adds their items to filters.
 
 use std::{
     io,

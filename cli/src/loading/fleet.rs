@@ -11,7 +11,7 @@
 //! Then the reader waits. A batch has 64 KiB for each shard, and at most 8 MiB, so pieces are of
 //! full size up to 128 shards. A thread keeps one command.
 //!
-//! **The descriptor** is read again every `poll` seconds, and when a key is no shard any more; also
+//! **The descriptor** is read again every `poll` seconds, and when a key is no longer a shard; also
 //! while the reader waits for confirmations. If its generations have changed, all threads end, new
 //! ones begin, and what is not confirmed is split again. Otherwise the old shards alone could
 //! confirm an item, and a new generation would lack it.

@@ -1,4 +1,4 @@
-//! The files of a load: how far an earlier load of each came, and its journal.
+//! The files of a load: how far an earlier load of each got, and its journal.
 
 use std::{
     fs::{self, File},

@@ -7,8 +7,8 @@
 //! An offset is noted only when every item before it is confirmed, so the journal may be behind,
 //! but never ahead.
 //!
-//! The first line of a journal says that it is one. A file without that line, a link or anything
-//! else under the name of a journal is not ours: it is neither read further nor replaced.
+//! The first line identifies a journal. A file without that line, a link or anything else under the
+//! name of a journal is not ours: it is neither read further nor replaced.
 
 use std::{
     ffi::OsString,

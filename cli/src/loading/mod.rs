@@ -1,5 +1,5 @@
-//! Brings the items of files into filters: into one key, or into all shards of a sharded filter at
-//! once.
+//! Adds the items of files to filters: to one key, or to all shards of a sharded filter at the same
+//! time.
 //!
 //! ```text
 //!   Input ──batch──▶ Fleet ──piece──▶ Delivery ─▶ server    a shard, or the one key: a thread

@@ -1,8 +1,8 @@
 //! What proves that a filter has all items that were confirmed.
 //!
 //! A server that restarts may have lost what it acknowledged, and so may one that takes the place
-//! of another. Counts cannot prove the opposite: other clients add, and known items count as
-//! nothing. So the process that answers is what proves it, as `INFO` describes it:
+//! of another. A count that did not fall is no proof: other clients add, and known items do
+//! not count. The proof is the process that answers, as `INFO` describes it:
 //!
 //! ```text
 //!   the same process: run_id and master_replid        has all items

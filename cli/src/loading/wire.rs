@@ -1,5 +1,5 @@
 //! A filter at the other end of a connection: commands with items and what their replies mean, and
-//! what the server says about the filter. Nothing is tried again here.
+//! what the server says about the filter. This file does not retry.
 
 use bloom::sharding::Shard;
 use redis::Value;

@@ -1,4 +1,4 @@
-//! The thread of a shard: takes pieces until there are no more, and says what it leaves.
+//! The thread of a shard: takes pieces until there are no more, and reports what is left.
 
 use std::{
     sync::{

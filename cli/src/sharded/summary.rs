@@ -1,4 +1,4 @@
-//! What many shards are together.
+//! The totals of many shards.
 
 use serde::Serialize;
 

@@ -6,8 +6,8 @@
 //!   └────────────────┴────────────────┴─ ─ ─┴─ ─ ─ ─ ─ ─ ─ ─ ─ ─ ─ ─ ─ ─┘
 //! ```
 //!
-//! A place is a byte of the bits or, behind them, a position of a page (`filter/pages/pieces.rs`).
-//! The bits below pages do not change any more.
+//! A place is the number of a byte of the bits or, after all of these, the position of a page
+//! (`filter/pages/pieces.rs`). Once there are pages, the bits below them no longer change.
 //!
 //! No number says how many pages there are, so none can be forged: a reader has all pages when they
 //! cover all positions, and it allocates as they arrive.

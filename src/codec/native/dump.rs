@@ -12,8 +12,8 @@
 //! ```
 //!
 //! Iterators follow RedisBloom. SCANDUMP 0 returns the header and iterator 1. SCANDUMP n returns
-//! what is at place n - 1 and behind it, and the place where it ends plus 1. LOADCHUNK gets the
-//! iterator that SCANDUMP returned with the data.
+//! the data from place n - 1 on, and as the next iterator the place where they end, plus 1.
+//! LOADCHUNK gets the iterator that SCANDUMP returned with the data.
 //!
 //! A dump takes many commands, and the filter may change between them. The copy has each item that
 //! was in the filter throughout, and each page as of one moment (`filter/pages/pieces.rs`). Its
@@ -21,7 +21,7 @@
 //! gets another identity, and its chunks are refused.
 //!
 //! A filter from RedisBloom is dumped in RedisBloom's format (`redisbloom/`): the same iterators,
-//! chunks without a frame, and a header without a magic, which begins with a count of items.
+//! chunks without a frame, and a header without a magic number, which begins with a count of items.
 
 use super::{Body, Load, Taken, header, page_records, stream};
 use crate::{

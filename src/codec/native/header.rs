@@ -52,8 +52,8 @@
 //!   └──────┴────────┴─────────┴────────┴────────┴────────┴───────┴──────┴─────────┘
 //! ```
 //!
-//! Kinds of records ascend, so no kind is there twice; 0 is no kind. A header that breaks this is
-//! refused, so that each filter has one header, which its identity is computed from.
+//! Kinds of records ascend, so no kind occurs twice; 0 is not a kind. A header that breaks this is
+//! refused, so that each filter has exactly one header. Its identity is computed from the header.
 //!
 //! A filter is not the same without a record of a kind below 32,768, so a release that does not
 //! know the kind refuses the header. Records of kinds from 32,768 on are optional: such a release

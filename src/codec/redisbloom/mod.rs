@@ -25,7 +25,7 @@
 //! capacity and rate. Other numbers that can be computed are compared with the computed ones
 //! (`foreign::redisbloom::fits`).
 //!
-//! RedisBloom 2.4 and later read what is written here, so users can go back to RedisBloom.
+//! RedisBloom 2.4 and later read the dumps written here, so users can go back to RedisBloom.
 
 mod dump;
 mod rdb;

@@ -19,8 +19,8 @@
 //! "Performance-Optimal Filtering" (2019), call such filters cache-sectorized. Lines are loaded
 //! less evenly than single bits would be, and the sizing accounts for it (`sizing/block_rate.rs`).
 //!
-//! Some blocks are not of whole lines: the single block of a small layer, and at the lowest rates
-//! those of layers of few blocks. There each step is one probe anywhere in the block:
+//! Some blocks do not consist of whole lines: the single block of a small layer, and at the lowest
+//! rates the blocks of a layer that has few. There each step is one probe anywhere in the block:
 //! `(x * bits) >> 64`.
 //!
 //! Plain double hashing (x += y; Kirsch and Mitzenmacher, 2006) is made for arrays of millions of

@@ -1,7 +1,7 @@
 //! One layer of a filter: a bit array of some kind, with the plan it was built to.
 //!
-//! A kind is a folder beside this file and knows no other kind. Only `Blocked` is not boxed: each
-//! filter has a `Layer` in place, and servers hold millions of small filters.
+//! Each kind has a directory beside this file, and uses no other kind. Only `Blocked` is not boxed:
+//! each filter contains a `Layer`, and servers hold millions of small filters.
 
 pub(super) mod bits;
 mod blocked;

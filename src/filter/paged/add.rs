@@ -13,8 +13,8 @@
 //! ```
 //!
 //! All three write by one rule ([`Writing`]). As long as there is [`Paged::room`], items go to the
-//! pages at once. Otherwise the item is looked for first ([`Paged::prepare`]), because only a new
-//! one may be refused.
+//! pages immediately. Otherwise the item is looked for first ([`Paged::prepare`]), because only a
+//! new one may be refused.
 
 use super::{Paged, Span, base_bytes};
 use crate::filter::{

@@ -1,7 +1,7 @@
 //! Counting filters: deletions and counts. Additions are in `add.rs`.
 //!
-//! An item matches at most one slot, so a deletion is never ambiguous. Two misuses cannot be
-//! detected: deleting an item that was never added, and keeping one that tested present when added.
+//! An item matches at most one slot, so a deletion is never ambiguous. One misuse cannot be
+//! detected: deleting an item that was never added, and is a false positive.
 //!
 //! A slot at the highest count no longer shows how many items there are. It stays for ever, and its
 //! deletion is refused.

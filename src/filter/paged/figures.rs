@@ -1,8 +1,8 @@
 //! The memory and the rate of a paged filter, before it is made and now, for plans and `BF.INFO`,
 //! and how an allocator moves it.
 //!
-//! The rate of the pages is the sum over their slots (`pages/sample.rs`), and not an estimate in a
-//! filter of up to 100,000 items.
+//! The rate of the pages is the sum over their slots (`pages/sample.rs`): exact in a filter of up
+//! to 100,000 items, and an estimate from a sample above that.
 
 use super::{
     Paged, Part, REST_BYTES, Rest, Rules, SHARE_ABOVE, STRUCT_BYTES, Span, plan, plan_above, window,

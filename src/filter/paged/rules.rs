@@ -1,4 +1,4 @@
-//! How a window forgets (`window.rs`): its rules, and the times that it may have.
+//! How a window forgets (`window.rs`): its rules, and the range of its times.
 //!
 //! A generation takes additions for at least T/G, and the next one starts with the first addition
 //! after that. It is alive for less than T (1 + 1/G) after its start, so at most G + 1 are alive.

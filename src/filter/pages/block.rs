@@ -12,7 +12,7 @@
 //!
 //! The i-th one is the end of bucket i, and each zero before it is a slot, so the slots of a bucket
 //! lie between two ones (`select.rs`). Both sides grow into the gap, which stays below a word: W is
-//! the least number of words, so n slots have one form alone.
+//! the least number of words, so n slots have exactly one form.
 //!
 //! Bender et al., "Don't Thrash: How to Cache Your Hash on Flash" (2012); Pandey et al., "A
 //! General-Purpose Counting Filter" (2017).

@@ -26,17 +26,18 @@
 //! (`plan.rs`).
 //!
 //! # What always holds
-//! 1. No tag of a bucket begins another tag of it: an item gets a slot only if no slot matches it.
-//!    Therefore every item matches at most one slot, for ever, and deletions are never ambiguous.
+//! 1. No tag of a bucket is the beginning of another one in that bucket: an item gets a slot only
+//!    if no slot matches it. So every item matches at most one slot, and deletions are never
+//!    ambiguous.
 //! 2. An item that was added matches a slot until that slot is removed.
 //! 3. The words of the pages follow from the plan and the sequence of changing operations, so
 //!    replicas are equal. An operation that fails for lack of memory has changed nothing.
-//! 4. There are at most [`Plan::most_slots`] slots, but for copies of void ones.
+//! 4. There are at most [`Plan::most_slots`] slots, not counting copies of void ones.
 //!
 //! A window calls [`turn`](Pages::turn) when a generation starts, inserts with the newest number as
-//! payload, and takes only [`Generations`] that are alive for an answer. Before a number is used
-//! again, [`sweep`](Pages::sweep) must have visited pages 0, 1, 2 ... up to the last one. Splits
-//! and joins in between need no attention.
+//! payload, and accepts as answers only slots of [`Generations`] that are alive. Before a number is
+//! used again, [`sweep`](Pages::sweep) must have visited pages 0, 1, 2 ... up to the last one.
+//! Splits and joins in between need no attention.
 //!
 //! Arguments, time, and bytes on disk do not belong here.
 

@@ -1,4 +1,5 @@
-//! A page: 31 blocks of any lengths behind a line of their places, in one allocation.
+//! A page: a cache line with the places of 31 blocks, then the blocks, of any length, in one
+//! allocation.
 //!
 //! ```text
 //!   word 0              8             start 1              start 2                  start 31

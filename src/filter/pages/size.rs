@@ -1,4 +1,4 @@
-//! The memory that pages take with so many items, before there is any.
+//! The memory that pages will take with a given number of items.
 //!
 //! Hashes choose blocks at random, so the items of a block are Poisson. Its words follow, and with
 //! them mean and variance of the words of a page, which are nearly normal. A page takes a class of

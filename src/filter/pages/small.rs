@@ -7,7 +7,7 @@
 //! ```
 //!
 //! An entry has all that a slot of the only page has, so the page is built from the entries. A page
-//! takes 640 bytes at the least; ten items take 48 here.
+//! takes at least 640 bytes; ten items take 48 here.
 
 use super::{
     memory,

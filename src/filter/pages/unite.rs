@@ -1,9 +1,9 @@
 //! The union of two structures of equal plans: the slots of the smaller one move into the larger.
 //!
 //! A slot says which page, bucket and tag its items have, as far as their bits are known. The
-//! larger structure has at least as high levels, so nothing is lost. Where one tag begins another
-//! of the same bucket, the shorter stands for both, and their counts add up. A tag that is used up
-//! goes to each page that its items may belong to.
+//! larger structure has at least as high levels, so nothing is lost. Where one tag is the beginning
+//! of another in the same bucket, the shorter stands for both, and their counts add up. A tag that
+//! is used up goes to each page that its items may belong to.
 //!
 //! Items that both have once count once more than they came, if one of them has a copied void slot:
 //! the numbers of copies add up, less those that meet a void slot.

@@ -1,7 +1,7 @@
 //! The server's API: calls of its functions, and safe types over its pointers.
 //!
-//! The server fills a table of function pointers when it loads the module. The allocator reads it,
-//! and `call!`, which passes any pointer: so it is known in this directory alone. A pointer of the
+//! The server fills a table of function pointers when it loads the module. The allocator and
+//! `call!` read it. `call!` passes any pointer, so only this directory can use it. A pointer of the
 //! server becomes one of these types by an `unsafe fn new`, in an entry point or a callback, and
 //! lives no longer than that call. The load entry refuses a server that `is_too_old`.
 //!
@@ -14,8 +14,8 @@
 //!   server_info    sections of INFO
 //! ```
 //!
-//! The `RedisString` of the `redis-module` crate does not serve: it retains, copies and frees every
-//! argument of every command.
+//! The `RedisString` of the `redis-module` crate is not used, because it retains, copies and frees
+//! every argument of every command.
 
 use std::{
     ffi::{c_int, c_longlong},

@@ -9,12 +9,12 @@
 //!   reply ◀── effects::announce ◀── add_to: layers, then pages ◀─────────────────┘
 //! ```
 //!
-//! BF.ADD adds its item directly, which takes half the time of the path for batches. A filter that
-//! has to grow or to turn first, or refuses the item, has not changed then: the path for batches
-//! goes on with it. That path adds all items before the reply begins, because the length of the
+//! BF.ADD adds its item directly, which takes half the time of the path for batches. If the filter
+//! must first grow or start a generation, or refuses the item, it has not changed, and the path for
+//! batches takes over. That path adds all items before the reply begins, because the length of the
 //! reply depends on the result.
 //!
-//! Time matters to windows alone. Only an addition by an ordinary client of a primary looks at a
+//! Only windows depend on time. Only an addition by an ordinary client of a primary looks at a
 //! clock, once. What a primary, an AOF or a slot migration sends is obeyed, and so is every
 //! addition on a replica: time comes there as BF.SHIFT (`forget.rs`).
 

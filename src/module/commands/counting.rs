@@ -2,7 +2,7 @@
 //! [item ...]`: deletes items from it, each once.
 //!
 //! BF.DEL answers whether the item was deleted. It is false if the item tests absent, and if its
-//! count is the highest: then nobody knows how often the item is there (`filter/paged/count.rs`).
+//! count is the highest: the number of its additions is then unknown (`filter/paged/count.rs`).
 //! The command makes no filter larger, so it runs without `deny-oom`. Pages that could be joined,
 //! and find no memory for that, are joined by a later deletion.
 

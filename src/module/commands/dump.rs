@@ -1,10 +1,10 @@
 //! `BF.SCANDUMP key iterator`: one chunk of a filter, of at most 16 MiB. `BF.LOADCHUNK key iterator
 //! data`: restores them, chunk by chunk, in order.
 //!
-//! The header makes the key, if a filter of the size that it announces may be made; the memory is
+//! The header creates the key, if a filter of the announced size is allowed; the memory is
 //! allocated as the chunks arrive. Until the last chunk is in, the key answers no query and takes
-//! no item: it would say "absent" of what it is about to hold. It can be deleted, saved, copied and
-//! replicated meanwhile.
+//! no item: it would say "absent" of what it is about to hold. In the meantime
+//! it can be deleted, saved, copied and replicated.
 
 use super::{Argument, Call, Command, CommandSpec, Kind};
 use crate::{

@@ -1,6 +1,6 @@
 //! `BF.INFO key [field]`: the properties of a filter. `BF.CARD key`: the number of added items; a
-//! filter counts only the items that changed it. `BF.DEBUG key`: one line for the filter and one
-//! for each layer, oldest first.
+//! filter counts only the items that changed it. `BF.DEBUG key`: one line for the filter, one
+//! for each layer, oldest first, and one for the pages.
 //!
 //! The full reply of BF.INFO has exactly RedisBloom's five pairs: go-redis fails on a sixth.
 //! A client must request each other field by its name. The reply for a single field is an array of

@@ -1,6 +1,6 @@
 //! The commands: one file each, and one line in the table of [`commands!`].
 //!
-//! A command is a type with a `CommandSpec` (all that the server wants to know of it before it
+//! A command is a type with a `CommandSpec` (what the server must know about it before it
 //! runs) and a `run`. `entry` is the only code between the server and `run`: it wraps what the
 //! server passed, catches a panic, and sends a refusal.
 

@@ -1,8 +1,8 @@
-//! The value behind a key: a filter, or one on its way in; how it gets into a key, out of one, and
-//! to the server.
+//! The value of a key: a filter, or one that is being loaded; how it gets into a key, out of one,
+//! and to the server.
 //!
-//! It may be stored under two types (`value/data_type.rs`), whose handles are here: the value is
-//! the same, so is every command.
+//! It may be stored under two types (`value/data_type.rs`), whose handles are here. The value and
+//! all commands are the same for both.
 
 use std::{
     ffi::c_void,

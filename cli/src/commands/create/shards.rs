@@ -1,5 +1,5 @@
-//! `create --shards`: a sharded filter. First it is checked that the name is free, that every node
-//! has room and a module with SHARD, and that all slots are served.
+//! `create --shards`: a sharded filter. It first checks that the name is free, that every node has
+//! room and a module with SHARD, and that all slots are served.
 
 use serde::Serialize;
 

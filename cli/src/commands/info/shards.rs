@@ -1,4 +1,4 @@
-//! `info` of a sharded filter: all shards, what they are together, and those that are lost.
+//! `info` of a sharded filter: all shards, their totals, and those that are lost.
 
 use std::{collections::BTreeSet, fmt::Write as _};
 

@@ -1,7 +1,7 @@
 //! `plan --nodes`: into how many shards to divide a filter.
 //!
-//! Fewer shards are better for batches, because the items of a batch are sent to each shard apart.
-//! More shards are smaller, and a cluster moves small keys in more ways, and sooner.
+//! Fewer shards are better for batches, because the items of a batch are sent to each shard
+//! separately. More shards are smaller, and a cluster moves small keys in more ways, and faster.
 
 use bloom::filter::{CellKind, Expansion, Params, paged::expected_bytes};
 use serde::Serialize;

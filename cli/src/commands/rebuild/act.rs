@@ -1,6 +1,6 @@
-//! The state of a rebuild, and what its actions do. Each looks at what it relies on before it
-//! changes anything: at the step, in the transaction that changes it; at the new shards, before a
-//! step that needs them and before each tombstone in the place of an old shard.
+//! The state of a rebuild, and what its actions do. Each action checks what it relies on before it
+//! changes anything: the step, in the transaction that changes it; the new shards, before a step
+//! that needs them, and before a tombstone replaces an old shard.
 
 use std::{
     thread,

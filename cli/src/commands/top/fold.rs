@@ -1,8 +1,7 @@
 //! The shards of a sharded filter as one line.
 //!
 //! A shard is recognized by what it says of itself, `SHARD i n`, and by its key,
-//! `{<name>:<k>}:<generation>`. So it is known how many others there must be, and the descriptor is
-//! not needed.
+//! `{<name>:<k>}:<generation>`. These give the number of shards, so the descriptor is not needed.
 
 use std::{borrow::Cow, collections::BTreeMap};
 

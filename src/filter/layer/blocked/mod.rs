@@ -19,7 +19,7 @@
 //! 1. The line of the first four probes. It rejects 15 of 16 absent items.
 //! 2. The remaining lines, for the items that passed. Nearly all of these are present.
 //!
-//! An addition needs all lines of the item at once. Most lookups in a full layer below pages miss,
+//! An addition needs all lines of the item together. Most lookups in a full layer below pages miss,
 //! so it always uses the stages; any other layer only above 4 MiB.
 
 mod prefetch;
