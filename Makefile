@@ -202,10 +202,13 @@ test-in-process: ## test-pure and test-fuzz at the same time
 	@scripts/setup tests fuzz
 	scripts/at-once test-pure test-fuzz
 
+# The tests compute little, and the module is the release build: optimizing them takes longer than they gain.
+SERVER_TESTS := CARGO_PROFILE_TEST_OPT_LEVEL=1 REDIS_BLOOM_SO="$$(realpath "$(SO)")" cargo test --test server $(LOCKED) --
+
 .PHONY: test-server
 test-server: build ## Tests of the release build in a real server
 	@scripts/setup tests
-	REDIS_BLOOM_SO="$$(realpath "$(SO)")" cargo test --test server $(LOCKED) -- --show-output
+	$(SERVER_TESTS) --show-output
 
 .PHONY: test-cli
 test-cli: build ## Tests of the tool against real servers
@@ -218,7 +221,7 @@ test-quick: build ## The tests of test-pure and test-server without the long one
 	skip=$$(scripts/long-tests tests/filter tests/codec examples/sizing); \
 		cargo test $(PURE) $(LOCKED) -- $$skip
 	skip=$$(scripts/long-tests tests/server); \
-		REDIS_BLOOM_SO="$$(realpath "$(SO)")" cargo test --test server $(LOCKED) -- $$skip
+		$(SERVER_TESTS) $$skip
 	@echo "The $$(grep -vc '^#' tests/long) tests of tests/long were left out: make test runs them."
 
 .PHONY: test-huge
@@ -229,7 +232,7 @@ test-huge: build ## Sparse filters of 13 and 64 GiB, if the kernel overcommits m
 		echo 'SKIPPED: a kernel lends 13 GiB to one process only where there are as many'; \
 	else \
 		cargo test --test filter $(PURE) $(LOCKED) -- --ignored --show-output; \
-		REDIS_BLOOM_SO="$$(realpath "$(SO)")" cargo test --test server $(LOCKED) -- --ignored --show-output; \
+		$(SERVER_TESTS) --ignored --show-output; \
 	fi
 
 .PHONY: test-clients
