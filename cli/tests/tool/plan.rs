@@ -68,11 +68,13 @@ fn plan_says_whether_a_filter_fits_into_a_server() {
     assert_eq!((ran.code, &fit["fits"], number("limit_bytes")), (0, &true.into(), 100 << 20));
     let left = number("limit_bytes") - number("used_bytes") - number("allocated_bytes");
     assert_eq!(number("left_bytes"), left);
-    // What the filter takes is what the server counts, but for its key.
+    // What the filter takes is what the server counts, but for its key: its bits, and at most what
+    // jemalloc adds. Since 5.3.1 it adds less.
     let mut client = server.client();
     assert_eq!(client.run("BF.RESERVE urls 0.01 10000000"), ok());
     let taken = client.run("MEMORY USAGE urls").int() as u64;
-    assert!(taken - number("allocated_bytes") < 1_000, "{taken}: {fit}");
+    let most = number("allocated_bytes") + 1_000;
+    assert!((13_332_624..most).contains(&taken), "{taken}: {fit}");
     // Without a limit: the memory of the machine.
     client.run("CONFIG SET maxmemory 0");
     let ran = run_at(&server, "plan --server --items 10M --error 1%");
