@@ -219,8 +219,8 @@ fn windows_are_saved_copied_and_dumped() {
     }
     let keys = ["time", "time:copy", "time:loaded", "count", "count:copy", "count:loaded"];
     let digests = |client: &mut crate::harness::Client| keys.map(|key| digest(client, key));
-    // What was forgotten before is removed between commands: in a copy that was made in the midst of
-    // that, from BF.FORGET on.
+    // What was forgotten before is removed between commands: in a copy that was made in the midst
+    // of that, from BF.FORGET on.
     for key in keys {
         assert_eq!(client.run(&format!("BF.FORGET {key}")), int(0));
     }
