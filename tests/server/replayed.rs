@@ -368,7 +368,8 @@ fn a_command_of_an_aof_that_cannot_be_applied_is_logged_and_counted() {
 /// Options that cannot be read say nothing about the filter that is there.
 #[test]
 fn a_command_of_an_aof_that_cannot_be_read_leaves_the_filter_that_is_there() {
-    let lines = ["BF.MADD kept a b", "BF.INSERT kept ERROR 0x1p-4 ITEMS c", "BF.INSERT kept WHAT"];
+    let lines =
+        ["BF.MADD kept a b", "BF.INSERT kept ERROR 0x1p-4 ITEMS c", "BF.INSERT kept WHAT c"];
     let commands: Vec<_> = lines.iter().map(|line| words(line)).collect();
     let log = aof(commands.iter().map(|words| &words[..]));
     let server = Server::on_file("appendonly.aof", &log, &["appendonly yes"]);
