@@ -13,13 +13,12 @@
 //! set in a `u64` (`layer/item_set.rs`).
 
 use super::{
-    error::Error,
+    error::{Demand, Error},
     hash::Hash,
     layer::{
         Blocked, Layer,
         item_set::{Answers, CHUNK, ItemSet},
     },
-    plan::Demand,
     stack::Filter,
 };
 

@@ -3,6 +3,8 @@
 //! The texts are for logs and Rust callers. `command/refusal.rs` turns these variants into replies
 //! for Redis clients; no other file does.
 
+use super::geometry::MAX_WORDS;
+
 /// Why a filter could not be created, grown or filled, or why stored numbers describe none.
 #[derive(Clone, Copy, Debug, PartialEq, thiserror::Error)]
 #[expect(missing_docs, reason = "the texts say it")]
@@ -38,3 +40,27 @@ fn bytes(number: u64) -> String {
         number => format!("{number} bytes"),
     }
 }
+
+/// The memory that a filter asks for: bytes of bits, of all its layers.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Demand {
+    /// Bytes that are allocated already, those that are about to be dropped included.
+    pub present: u64,
+    /// Bytes in total with what is asked for; `u64::MAX` if they cannot be addressed.
+    pub wanted: u64,
+}
+
+impl Demand {
+    /// Calls `ceiling`, which returns the bytes that the filter may have in total.
+    ///
+    /// # Errors
+    /// `Error::Ceiling` if `wanted` is above them.
+    pub fn check(self, ceiling: impl FnOnce(Self) -> u64) -> Result<(), Error> {
+        let (wanted, ceiling) = (self.wanted, ceiling(self));
+        if wanted <= ceiling { Ok(()) } else { Err(Error::Ceiling { wanted, ceiling }) }
+    }
+}
+
+/// The refusal of a layer whose bits cannot be addressed.
+pub(super) const NOT_ADDRESSABLE: Error =
+    Error::Ceiling { wanted: u64::MAX, ceiling: MAX_WORDS * 8 };

@@ -27,13 +27,13 @@
 //! the union is refused.
 
 use super::{
-    error::Error,
+    error::{Demand, Error},
     foreign::Family,
     layer::{Layer, occupancy},
     paged::Paged,
     pages::{self, PAGE_BUCKETS, Pages},
     params::Params,
-    plan::{Demand, Plan},
+    plan::Plan,
     stack::Filter,
 };
 use crate::sharding::Shard;
@@ -258,7 +258,7 @@ impl Union {
                 Some(layer)
             }
         };
-        Ok(Some(Self::Pages(Paged::from_parts(&Plan::of_pages(model), layer, pages))))
+        Ok(Some(Self::Pages(Plan::of_pages(model).with_pages(layer, pages))))
     }
 }
 

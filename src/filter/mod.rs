@@ -8,9 +8,9 @@
 //!               ├─▶ foreign/   family: redisbloom, valkey_bloom, guava
 //!               └─▶ hash/      XXH3-128 once per item; probe: its positions in a block
 //!
-//!   batch      many items through the stack at once       geometry   size of a layer's blocks
-//!   estimate   fill and rate right now                    prefetch_hint   prefetch an item early
-//!   merge      the union of filters
+//!   batch      many items through the stack at once       geometry       size of a layer's blocks
+//!   estimate   fill and rate right now                    prefetch_hint  prefetch an item early
+//!   expected   memory and rate before a filter is made    merge          the union of filters
 //!   identity   tells filters apart without showing their seeds
 //!   pages/     pages that split: the one structure of filters that grow, count or forget
 //!   paged/     those filters
@@ -21,6 +21,7 @@
 mod batch;
 mod error;
 mod estimate;
+mod expected;
 pub mod foreign;
 mod geometry;
 mod hash;
@@ -35,22 +36,23 @@ mod prefetch_hint;
 mod sizing;
 mod stack;
 
-pub use error::Error;
+pub use error::{Demand, Error};
 pub use estimate::Estimate;
+pub use expected::{expected_bytes, expected_rate};
 pub use foreign::{FIXED_SEED, Family, RedisBloom, TIGHTENING, Valkey};
 pub use geometry::Geometry;
 pub use hash::{Hash, checksum, probe::scale};
 pub use layer::{
-    Classic, Layer, MAX_BITS, MAX_CLASSIC_PROBES, Rule, Shape, Start, bits::Bits,
+    Classic, Layer, LayerPlan, MAX_BITS, MAX_CLASSIC_PROBES, Rule, Shape, Start, bits::Bits,
     item_set::Answers, uses_avx512,
 };
 pub use merge::{Difference, Member, NoUnion, Union, Unmergeable};
 pub use paged::{
-    Addition, Additions, Author, MAX_GENERATIONS, MAX_MILLISECONDS, MAX_TIME, NEVER, Paged,
-    PagedPlan, Rules, Span,
+    Addition, Additions, Author, MAX_GENERATIONS, MAX_MILLISECONDS, MAX_TIME, NEVER, Paged, Rules,
+    Span,
 };
 pub use params::{CellKind, Expansion, MAX_CAPACITY, MAX_EXPANSION, MAX_LAYERS, Params};
-pub use plan::{Demand, LayerPlan, Plan};
+pub use plan::{PagedPlan, Plan};
 pub use prefetch_hint::PrefetchHint;
 pub use sizing::{MAX_PROBES, geometry, layer_rate};
 pub use stack::Filter;

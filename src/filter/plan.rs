@@ -1,84 +1,41 @@
 //! The invariants of every filter of every product: the one list that every decoder checks.
 //!
 //! Stored bytes are not trusted until they pass this check. A decoder first parses numbers into a
-//! [`Plan`], calls [`Plan::check`], and only then allocates and reads bits.
+//! [`Plan`], calls [`Plan::check`], and only then allocates and reads bits and pages.
 //!
 //! Each native layer stores its own rate and geometry, so the sizing may improve without a new
 //! encoding. The shape of a RedisBloom or valkey-bloom layer must follow from its capacity and
 //! rate, because those products always compute it (`foreign/redisbloom.rs`).
+//!
+//! A forged number costs only the refusal: the plan allocates nothing. Each page is checked as it
+//! is read (`Page::from_words`), and the number of slots by `Pages::from_pages`. What is not
+//! checked: that [`Generation::items`](super::paged::Generation::items) fit the slots, and that no
+//! slot has a number that no generation has. Such a filter answers as one with other items does.
 
 use super::{
-    error::Error,
+    error::{Error, NOT_ADDRESSABLE},
     foreign::{Family, Valkey, redisbloom},
     geometry::{Geometry, MAX_WORDS},
-    layer::{Layer, Rule, Shape, bits::Bits},
-    paged::PagedPlan,
-    pages::Payload,
+    layer::{Layer, LayerPlan, Rule, Shape},
+    paged::{Paged, Window, number_bits},
+    pages::{self, Pages, Payload},
     params::{CellKind, Expansion, MAX_LAYERS, Params, check_ranges},
     sizing::{MAX_PROBES, geometry, layer_rate},
-    stack::Filter,
 };
 use crate::sharding::Shard;
 
-/// The memory that a filter asks for: bytes of bits, of all its layers.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Demand {
-    /// Bytes that are allocated already, those that are about to be dropped included.
-    pub present: u64,
-    /// Bytes in total with what is asked for; `u64::MAX` if they cannot be addressed.
-    pub wanted: u64,
-}
-
-impl Demand {
-    /// Calls `ceiling`, which returns the bytes that the filter may have in total.
-    ///
-    /// # Errors
-    /// `Error::Ceiling` if `wanted` is above them.
-    pub fn check(self, ceiling: impl FnOnce(Self) -> u64) -> Result<(), Error> {
-        let (wanted, ceiling) = (self.wanted, ceiling(self));
-        if wanted <= ceiling { Ok(()) } else { Err(Error::Ceiling { wanted, ceiling }) }
-    }
-}
-
-/// A layer without its bits.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct LayerPlan {
-    /// Items that the layer is sized for.
+/// What the plan of a paged filter has besides what that of every filter has.
+#[derive(Clone, Debug, PartialEq)]
+pub struct PagedPlan {
+    /// Items that it was reserved for.
     pub capacity: u64,
-    /// Items counted.
-    pub items: u64,
-    /// Rate of this layer.
-    pub error_rate: f64,
-    /// Shape of the bit array.
-    pub shape: Shape,
+    /// The numbers of the pages.
+    pub pages: pages::Plan,
+    /// Void slots that splits copied.
+    pub copies: u64,
+    /// How the filter forgets, if it does.
+    pub window: Option<Window>,
 }
-
-impl LayerPlan {
-    pub(super) fn of(layer: &Layer) -> Self {
-        Self {
-            capacity: layer.capacity(),
-            items: layer.counted(),
-            error_rate: layer.error_rate(),
-            shape: layer.shape(),
-        }
-    }
-
-    /// Makes the layer, with all bits clear, if there is memory.
-    pub fn empty(&self) -> Result<Layer, Error> {
-        Ok(self.over(Bits::zeroed(self.shape.words())?))
-    }
-
-    /// Makes the layer over bits, which may be too few until all have arrived.
-    fn over(&self, bits: Bits) -> Layer {
-        let mut layer = Layer::over(bits, self.shape, self.capacity, self.error_rate);
-        layer.set_counted(self.items);
-        layer
-    }
-}
-
-/// The refusal of a layer whose bits cannot be addressed.
-pub(super) const NOT_ADDRESSABLE: Error =
-    Error::Ceiling { wanted: u64::MAX, ceiling: MAX_WORDS * 8 };
 
 /// A filter without its bits: what a decoder has read before it allocates anything.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -100,16 +57,22 @@ pub struct Plan {
 }
 
 impl Plan {
-    /// The plan of an existing filter.
-    pub fn of(filter: &Filter) -> Self {
+    /// The plan of an existing filter in pages.
+    pub fn of_pages(filter: &Paged) -> Self {
+        let paged = PagedPlan {
+            capacity: filter.capacity(),
+            pages: filter.pages().plan(),
+            copies: filter.pages().copies(),
+            window: filter.window().cloned(),
+        };
         Self {
-            family: filter.family(),
+            family: Family::Native,
             seed: filter.seed(),
             error_rate: filter.error_rate(),
             expansion: filter.expansion(),
             shard: filter.shard(),
-            layers: filter.layers().map(LayerPlan::of).collect(),
-            paged: None,
+            layers: filter.base().map(LayerPlan::of).into_iter().collect(),
+            paged: Some(paged),
         }
     }
 
@@ -131,8 +94,8 @@ impl Plan {
     /// The plan of a new native filter of `params` with bits. Allocates none.
     ///
     /// # Errors
-    /// Those of [`Filter::new`] for any memory: `Error::ErrorRate`, `Error::Capacity`, and
-    /// `Error::Ceiling` if the bits cannot be addressed.
+    /// Those of [`Filter::new`](super::Filter::new) for any memory: `Error::ErrorRate`,
+    /// `Error::Capacity`, and `Error::Ceiling` if the bits cannot be addressed.
     pub fn new(params: &Params) -> Result<Self, Error> {
         params.check()?;
         let &Params { error_rate, capacity, expansion, seed, .. } = params;
@@ -140,12 +103,6 @@ impl Plan {
         let shape = geometry(capacity, rate).ok_or(NOT_ADDRESSABLE)?.into();
         let layers = vec![LayerPlan { capacity, items: 0, error_rate: rate, shape }];
         Ok(Self { seed, error_rate, expansion, layers, ..Self::default() })
-    }
-
-    /// Bytes of the whole filter, as [`Filter::bytes`] returns them; `u64::MAX` if there are more.
-    pub fn bytes(&self) -> u64 {
-        let shapes = self.layers.iter().map(|layer| layer.shape);
-        self.bit_bytes().saturating_add(Filter::struct_bytes(self.family.tag(), shapes))
     }
 
     /// Bytes of all bit arrays; `u64::MAX` if there are more.
@@ -183,7 +140,7 @@ impl Plan {
         if self.bit_bytes() / 8 > MAX_WORDS {
             return Err(Error::Ceiling { wanted: self.bit_bytes(), ceiling: MAX_WORDS * 8 });
         }
-        self.paged.as_ref().map_or(Ok(()), |paged| paged.check(self))
+        self.paged.as_ref().map_or(Ok(()), |paged| self.check_pages(paged))
     }
 
     /// Checks layer `index`. Only the newest layer of a stack may be less than full.
@@ -230,43 +187,41 @@ impl Plan {
         sound && layer.shape.words() <= MAX_WORDS
     }
 
-    /// Makes a filter of this plan with all bits clear, for a decoder to fill. Call [`Self::check`]
-    /// first.
-    ///
-    /// # Errors
-    /// `Error::Ceiling` if the bits take more than `ceiling` bytes, `Error::OutOfMemory`.
-    pub fn allocate(&self, ceiling: u64) -> Result<Filter, Error> {
-        self.build(ceiling, LayerPlan::empty)
-    }
-
-    /// [`Self::allocate`], but the bits have not arrived: each layer has room for one word
-    /// ([`Layer::make_room`]).
-    pub fn begin(&self, ceiling: u64) -> Result<Filter, Error> {
-        self.build(ceiling, |layer| Ok(layer.over(Bits::zeroed(1)?)))
-    }
-
-    fn build(
-        &self,
-        ceiling: u64,
-        layer: impl Fn(&LayerPlan) -> Result<Layer, Error>,
-    ) -> Result<Filter, Error> {
-        let wanted = self.bit_bytes();
-        Demand { present: 0, wanted }.check(|_| ceiling)?;
-        let mut layers = Vec::new();
-        layers.try_reserve_exact(self.layers.len()).map_err(|_| Error::OutOfMemory(wanted))?;
-        for plan in &self.layers {
-            layers.push(layer(plan)?);
+    /// Checks the pages of a filter of this plan.
+    fn check_pages(&self, paged: &PagedPlan) -> Result<(), Error> {
+        let PagedPlan { capacity, pages, window, .. } = paged;
+        check_ranges(self.error_rate, *capacity)?;
+        pages.check()?;
+        let factor = self.expansion.factor();
+        match self.layers[..] {
+            _ if self.family != Family::Native => {
+                return Err(Error::Impossible("pages of a filter that another product made"));
+            }
+            [] => {}
+            // The only layer of a filter that has just become full.
+            [base] if base.items == base.capacity && base.capacity == *capacity => {
+                if factor.is_none() || pages.payload != Payload::Nothing {
+                    return Err(Error::Impossible("a layer below pages of another kind"));
+                }
+            }
+            _ => return Err(Error::Impossible("a layer below pages that is not full")),
         }
-        self.with_layers(layers)
+        let belong = match window {
+            None => matches!(pages.payload, Payload::Nothing | Payload::Count { .. }),
+            Some(window) => {
+                if !window.is_sound(factor.is_some(), *capacity) {
+                    return Err(Error::Impossible("a window that no filter has"));
+                }
+                let bits = number_bits(window.rules);
+                pages.payload == Payload::Generation { bits }
+            }
+        };
+        if belong { Ok(()) } else { Err(Error::Impossible("pages of another kind of filter")) }
     }
 
-    /// The filter of this plan, of layers that follow it.
-    ///
-    /// # Errors
-    /// `Error::Layers` if there are none.
-    pub fn with_layers(&self, layers: Vec<Layer>) -> Result<Filter, Error> {
-        let &Self { family, seed, error_rate, expansion, shard, .. } = self;
-        let filter = Filter::from_layers(family, seed, error_rate, expansion, layers);
-        Ok(filter.ok_or(Error::Layers)?.with_shard(shard))
+    /// The filter of this plan, which has pages and was checked, with its layer and pages.
+    pub fn with_pages(&self, base: Option<Layer>, pages: Pages) -> Paged {
+        let window = self.paged.as_ref().and_then(|paged| paged.window.clone());
+        Paged::from_parts(&self.params(), self.shard, window, base, pages)
     }
 }

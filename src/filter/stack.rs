@@ -22,13 +22,13 @@
 //! pointer.
 
 use super::{
-    error::Error,
+    error::{Demand, Error, NOT_ADDRESSABLE},
     foreign::{Family, RedisBloom, Tag, Valkey, guava, redisbloom},
     hash::Hash,
-    layer::{Layer, Shape, Start},
+    layer::{Layer, LayerPlan, Shape, Start, bits::Bits},
     paged::Paged,
     params::{CellKind, Expansion, MAX_CAPACITY, MAX_LAYERS, Params},
-    plan::{Demand, NOT_ADDRESSABLE, Plan},
+    plan::Plan,
 };
 use crate::sharding::Shard;
 
@@ -48,6 +48,9 @@ pub struct Filter {
 const STRUCT_BYTES: u64 = 80;
 #[cfg(target_pointer_width = "64")]
 const _: () = assert!(size_of::<Filter>() as u64 == STRUCT_BYTES);
+
+// Small filters are many: one more word would take the next class of the allocator.
+const _: () = assert!(size_of::<Result<Filter, Paged>>() <= 96);
 
 #[derive(Debug, Default)]
 struct Extra {
@@ -424,5 +427,66 @@ impl Filter {
         let empty = Self::new(&Params { capacity: 1, ..params }, u64::MAX)?.newest;
         // Does not fail once the layer is taken out: empty pages allocate nothing.
         Paged::above(std::mem::replace(&mut self.newest, empty), &params, shard)
+    }
+}
+
+impl Plan {
+    /// The plan of an existing filter.
+    pub fn of(filter: &Filter) -> Self {
+        Self {
+            family: filter.family(),
+            seed: filter.seed(),
+            error_rate: filter.error_rate(),
+            expansion: filter.expansion(),
+            shard: filter.shard(),
+            layers: filter.layers().map(LayerPlan::of).collect(),
+            paged: None,
+        }
+    }
+
+    /// Bytes of the whole filter, as [`Filter::bytes`] returns them; `u64::MAX` if there are more.
+    pub fn bytes(&self) -> u64 {
+        let shapes = self.layers.iter().map(|layer| layer.shape);
+        self.bit_bytes().saturating_add(Filter::struct_bytes(self.family.tag(), shapes))
+    }
+
+    /// Makes a filter of this plan with all bits clear, for a decoder to fill. Call [`Self::check`]
+    /// first.
+    ///
+    /// # Errors
+    /// `Error::Ceiling` if the bits take more than `ceiling` bytes, `Error::OutOfMemory`.
+    pub fn allocate(&self, ceiling: u64) -> Result<Filter, Error> {
+        self.build(ceiling, LayerPlan::empty)
+    }
+
+    /// [`Self::allocate`], but the bits have not arrived: each layer has room for one word
+    /// ([`Layer::make_room`]).
+    pub fn begin(&self, ceiling: u64) -> Result<Filter, Error> {
+        self.build(ceiling, |layer| Ok(layer.over(Bits::zeroed(1)?)))
+    }
+
+    fn build(
+        &self,
+        ceiling: u64,
+        layer: impl Fn(&LayerPlan) -> Result<Layer, Error>,
+    ) -> Result<Filter, Error> {
+        let wanted = self.bit_bytes();
+        Demand { present: 0, wanted }.check(|_| ceiling)?;
+        let mut layers = Vec::new();
+        layers.try_reserve_exact(self.layers.len()).map_err(|_| Error::OutOfMemory(wanted))?;
+        for plan in &self.layers {
+            layers.push(layer(plan)?);
+        }
+        self.with_layers(layers)
+    }
+
+    /// The filter of this plan, of layers that follow it.
+    ///
+    /// # Errors
+    /// `Error::Layers` if there are none.
+    pub fn with_layers(&self, layers: Vec<Layer>) -> Result<Filter, Error> {
+        let &Self { family, seed, error_rate, expansion, shard, .. } = self;
+        let filter = Filter::from_layers(family, seed, error_rate, expansion, layers);
+        Ok(filter.ok_or(Error::Layers)?.with_shard(shard))
     }
 }

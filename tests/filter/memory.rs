@@ -8,8 +8,7 @@
 use std::f64::consts::LN_2;
 
 use redis_bloom::filter::{
-    CellKind, Error, Filter, Layer, Params, Plan, Rules, geometry, layer_rate,
-    paged::expected_bytes,
+    CellKind, Error, Filter, Layer, Params, Plan, Rules, expected_bytes, geometry, layer_rate,
 };
 
 use crate::{

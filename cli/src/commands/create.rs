@@ -9,7 +9,7 @@ use std::ffi::OsString;
 
 use bloom::{
     command::number,
-    filter::{CellKind, MAX_EXPANSION, Params, Rules, Span, paged::expected_bytes},
+    filter::{CellKind, MAX_EXPANSION, Params, Rules, Span, expected_bytes},
     sharding::MAX_SHARDS,
 };
 use redis::Cmd;

@@ -9,7 +9,7 @@ use std::fmt::Write as _;
 
 use bloom::{
     command::number,
-    filter::{CellKind, Error as Refused, Expansion, Params, Rules, Span, paged::expected_bytes},
+    filter::{CellKind, Error as Refused, Expansion, Params, Rules, Span, expected_bytes},
     sharding::MAX_SHARDS,
 };
 use serde::Serialize;

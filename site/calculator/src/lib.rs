@@ -2,8 +2,7 @@
 //! them. Functions take and return numbers alone, so the page needs no generated code.
 
 use redis_bloom::filter::{
-    CellKind, Error, Expansion, Params, Rules, Span,
-    paged::{expected_bytes, expected_rate},
+    CellKind, Error, Expansion, Params, Rules, Span, expected_bytes, expected_rate,
 };
 
 /// The most items: with 32 bits, sums are right to the table of a filter of ten times as many.

@@ -218,7 +218,7 @@ impl Load {
         plan.check()?;
         let pages = pieces.finish(plan.copies())?;
         let base = self.filter.take().map(Filter::into_newest);
-        Ok(Stored::Pages(Paged::from_parts(plan, base, pages)))
+        Ok(Stored::Pages(plan.with_pages(base, pages)))
     }
 
     /// Copies the incomplete filter, if there is memory.

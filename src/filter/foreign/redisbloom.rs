@@ -23,8 +23,7 @@
 use super::murmur2;
 use crate::filter::{
     hash::Hash,
-    layer::{Classic, Rule},
-    plan::LayerPlan,
+    layer::{Classic, LayerPlan, Rule},
 };
 
 /// What differs among RedisBloom's versions.

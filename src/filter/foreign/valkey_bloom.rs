@@ -22,8 +22,7 @@ use siphasher::sip::SipHasher13;
 
 use crate::filter::{
     hash::Hash,
-    layer::{Classic, MAX_BITS, Rule},
-    plan::LayerPlan,
+    layer::{Classic, LayerPlan, MAX_BITS, Rule},
     sizing::power,
 };
 

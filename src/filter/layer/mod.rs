@@ -341,3 +341,39 @@ impl Layer {
         absent
     }
 }
+
+/// A layer without its bits.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct LayerPlan {
+    /// Items that the layer is sized for.
+    pub capacity: u64,
+    /// Items counted.
+    pub items: u64,
+    /// Rate of this layer.
+    pub error_rate: f64,
+    /// Shape of the bit array.
+    pub shape: Shape,
+}
+
+impl LayerPlan {
+    pub(super) fn of(layer: &Layer) -> Self {
+        Self {
+            capacity: layer.capacity(),
+            items: layer.counted(),
+            error_rate: layer.error_rate(),
+            shape: layer.shape(),
+        }
+    }
+
+    /// Makes the layer, with all bits clear, if there is memory.
+    pub fn empty(&self) -> Result<Layer, Error> {
+        Ok(self.over(Bits::zeroed(self.shape.words())?))
+    }
+
+    /// Makes the layer over bits, which may be too few until all have arrived.
+    pub(super) fn over(&self, bits: Bits) -> Layer {
+        let mut layer = Layer::over(bits, self.shape, self.capacity, self.error_rate);
+        layer.set_counted(self.items);
+        layer
+    }
+}

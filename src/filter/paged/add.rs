@@ -18,14 +18,13 @@
 
 use super::{Paged, Span, base_bytes};
 use crate::filter::{
-    error::Error,
+    error::{Demand, Error},
     hash::Hash,
     layer::{
         Layer,
         item_set::{Answers, CHUNK, ItemSet},
     },
     pages::{Generations, Payload},
-    plan::Demand,
 };
 
 /// Who adds an item.

@@ -32,25 +32,22 @@
 //! Bytes on disk, commands and the clock do not belong here.
 
 mod add;
-mod check;
 mod count;
 mod figures;
 mod rules;
 mod window;
 
 pub use add::{Addition, Additions, Author};
-pub use check::PagedPlan;
-pub use figures::{expected_bytes, expected_rate};
 pub use rules::{MAX_GENERATIONS, MAX_MILLISECONDS, MAX_TIME, NEVER, Rules, Span};
 pub use window::{Generation, MOST_SWEPT, SWEEP_EVERY, Shift, Sweep, Window};
+pub(super) use window::{list_bytes, number_bits};
 
 use super::{
-    error::Error,
+    error::{Demand, Error},
     hash::Hash,
     layer::Layer,
     pages::{self, Growth, Page, Pages, Payload},
     params::{CellKind, Expansion, MAX_CAPACITY, Params},
-    plan::{Demand, Plan},
 };
 use crate::sharding::Shard;
 
@@ -97,13 +94,10 @@ enum Part {
     Window(Window),
 }
 
-// Small filters are many: one more word would take the next class of the allocator.
-const _: () = assert!(size_of::<Result<super::Filter, Paged>>() <= 96);
-
 /// Bytes of [`Paged`] and of [`Rest`] on a server. Their sizes here may be less: plans are computed
 /// in browsers, too.
-const STRUCT_BYTES: u64 = 96;
-const REST_BYTES: u64 = 128;
+pub(super) const STRUCT_BYTES: u64 = 96;
+pub(super) const REST_BYTES: u64 = 128;
 #[cfg(target_pointer_width = "64")]
 const _: () = {
     assert!(size_of::<Paged>() as u64 == STRUCT_BYTES);
@@ -144,17 +138,22 @@ impl Paged {
         Ok(Self::of(params, pages, Part::Base(base), shard))
     }
 
-    /// The filter of a plan of pages that [`Plan::check`] accepts, with its layer and pages.
-    pub fn from_parts(plan: &Plan, base: Option<Layer>, mut pages: Pages) -> Self {
-        let window = plan.paged.as_ref().and_then(|paged| paged.window.as_ref());
-        if let Some(window) = window {
+    /// The filter with these parts, which belong together (`plan.rs`).
+    pub(super) fn from_parts(
+        params: &Params,
+        shard: Option<Shard>,
+        window: Option<Window>,
+        base: Option<Layer>,
+        mut pages: Pages,
+    ) -> Self {
+        if let Some(window) = &window {
             window.tell(&mut pages);
         }
         let part = match base {
             Some(base) => Part::Base(base),
-            None => window.cloned().map_or(Part::Nothing, Part::Window),
+            None => window.map_or(Part::Nothing, Part::Window),
         };
-        Self::of(&plan.params(), pages, part, plan.shard)
+        Self::of(params, pages, part, shard)
     }
 
     /// Makes the filter a shard of a sharded filter, or of none.
@@ -309,7 +308,7 @@ fn base_bytes(base: &Layer) -> u64 {
 }
 
 /// The pages of an empty filter without a layer below, of parameters and rules that are checked.
-fn plan(params: &Params, rules: Option<Rules>) -> Result<pages::Plan, Error> {
+pub(super) fn plan(params: &Params, rules: Option<Rules>) -> Result<pages::Plan, Error> {
     params.check()?;
     let &Params { error_rate, capacity, expansion, cells, .. } = params;
     if let Some(rules) = rules {
@@ -340,7 +339,7 @@ fn plan(params: &Params, rules: Option<Rules>) -> Result<pages::Plan, Error> {
 }
 
 /// The pages above a full layer, of a filter of rate `asked`.
-fn plan_above(asked: f64) -> Result<pages::Plan, Error> {
+pub(super) fn plan_above(asked: f64) -> Result<pages::Plan, Error> {
     let rate = (asked * SHARE_ABOVE).max(f64::MIN_POSITIVE);
     pages::Plan::new(rate, 0, Growth::Endless, Payload::Nothing)
 }

@@ -111,12 +111,12 @@ pub struct Window {
 }
 
 /// Bits of the number of a generation: G + 1 are alive, and three more may be swept.
-pub(super) fn number_bits(rules: Rules) -> u8 {
+pub(in crate::filter) fn number_bits(rules: Rules) -> u8 {
     (u32::from(rules.generations) + 4).next_power_of_two().ilog2() as u8
 }
 
 /// Bytes of the list of generations.
-pub(super) fn list_bytes(rules: Rules) -> u64 {
+pub(in crate::filter) fn list_bytes(rules: Rules) -> u64 {
     (rules.most_generations() * size_of::<Generation>()) as u64
 }
 
@@ -226,7 +226,7 @@ impl Window {
     }
 
     /// Whether an untrusted window is one that this module makes.
-    pub(super) fn is_sound(&self, scales: bool, capacity: u64) -> bool {
+    pub(in crate::filter) fn is_sound(&self, scales: bool, capacity: u64) -> bool {
         let count = self.generations.len();
         if self.rules.check(scales).is_err()
             || !(1..=self.rules.most_generations()).contains(&count)

@@ -16,7 +16,7 @@
 
 use std::ffi::{CStr, c_void};
 
-use super::{Stored, aof, defrag, keep_types, rdb, with_value};
+use super::{Stored, aof, defrag, keep_types, placeholder, rdb, with_value};
 use crate::{
     codec::{native, valkey_bloom},
     module::{
@@ -103,7 +103,7 @@ unsafe extern "C" fn copy(
                 // SAFETY: the server lends the name until the callback returns.
                 let to = unsafe { Str::new(to) };
                 if unapplied::report_without_client("COPY", to, error) {
-                    return Stored::placeholder().map_or(std::ptr::null_mut(), Stored::into_raw);
+                    return placeholder();
                 }
                 Context::none().warn_rate_limited(|| {
                     format!("bf: key '{}': COPY refused: {error}", logged(to.bytes()))

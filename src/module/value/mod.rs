@@ -273,6 +273,11 @@ unsafe fn with_value<T>(
     guarded(entry, fallback, || body(unsafe { &*raw.cast() }))
 }
 
+/// The pointer to a placeholder, or null if there is no memory for a few bytes.
+fn placeholder() -> *mut c_void {
+    Stored::placeholder().map_or(std::ptr::null_mut(), Stored::into_raw)
+}
+
 /// The time by which a query is answered. Only a window needs it.
 #[inline]
 pub(crate) fn now(paged: &Paged) -> i64 {

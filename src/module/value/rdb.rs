@@ -10,7 +10,7 @@
 
 use std::ffi::{c_int, c_void};
 
-use super::{Stored, with_value};
+use super::{Stored, placeholder, with_value};
 use crate::{
     codec::{Error, io::NumberSink, native, redisbloom, valkey_bloom},
     filter::Error as FilterError,
@@ -56,11 +56,6 @@ pub(super) unsafe extern "C" fn load(io: *mut raw::RedisModuleIO, version: c_int
         }
         value
     })
-}
-
-/// The pointer to a placeholder, or null if there is no memory for a few bytes.
-fn placeholder() -> *mut c_void {
-    Stored::placeholder().map_or(std::ptr::null_mut(), Stored::into_raw)
 }
 
 /// The value of what was read; null, and a line in the log, for what was not.

@@ -9,7 +9,7 @@ use redis_bloom::{
     },
     filter::{
         Error as FilterError, Plan as FilterPlan,
-        paged::{Paged, Sweep},
+        paged::Sweep,
         pages::{END, Pages, Payload},
     },
 };
@@ -222,7 +222,7 @@ fn chunks_of_another_filter_or_generation_are_refused() {
     original.turn(0, 5);
     let mut another = FilterPlan::of_pages(&paged(&original));
     another.seed = 1;
-    let another = Paged::from_parts(&another, None, original.duplicate().expect("memory"));
+    let another = another.with_pages(None, original.duplicate().expect("memory"));
     let (end, rest) = dump::at(&another, next).expect("a chunk");
     assert_eq!(load.take(end, &rest, |_| u64::MAX), Err(Error::OtherFilter));
     let (end, rest) = dump::at(&paged(&original), next).expect("a chunk");
@@ -244,7 +244,7 @@ fn a_pass_that_went_on_or_back_begins_again() {
         let window = plan.paged.as_mut().and_then(|paged| paged.window.as_mut());
         window.expect("a window").sweep = sweep;
         assert_eq!(plan.check(), Ok(()));
-        Paged::from_parts(&plan, None, pages.duplicate().expect("memory"))
+        plan.with_pages(None, pages.duplicate().expect("memory"))
     };
     let (early, late) = (
         Sweep { oldest: 3, floor: 4, page: 1, changes: 2 },

@@ -63,7 +63,7 @@ fn paged(pages: &Pages) -> Paged {
         ..FilterPlan::default()
     };
     plan.check().expect("a sound plan");
-    Paged::from_parts(&plan, None, pages.duplicate().expect("memory"))
+    plan.with_pages(None, pages.duplicate().expect("memory"))
 }
 
 /// A filter that grew above its reserved layer.

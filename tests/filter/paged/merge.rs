@@ -132,7 +132,7 @@ fn counts(crowded: Option<u8>) -> Paged {
     let plan = &mut whole.paged.as_mut().expect("pages").pages;
     (plan.tag_bits, plan.page_slots) = (tag_bits, 256);
     let pages = Pages::new(*plan).expect("a plan in range");
-    Paged::from_parts(&whole, None, pages)
+    whole.with_pages(None, pages)
 }
 
 #[test]

@@ -93,7 +93,7 @@ pub(crate) fn stored(paged: &Paged) -> Paged {
             .expect("a sound table")
     };
     let base = paged.base().map(|base| base.duplicate().expect("memory"));
-    Paged::from_parts(&plan, base, pages)
+    plan.with_pages(base, pages)
 }
 
 /// Checks that two filters are equal word for word.

@@ -270,7 +270,7 @@ fn crowded(window: Paged) -> Paged {
     plan.page_slots = 256;
     plan.first_pages = 1;
     let pages = Pages::new(*plan).expect("a plan in range");
-    Paged::from_parts(&whole, None, pages)
+    whole.with_pages(None, pages)
 }
 
 proptest! {

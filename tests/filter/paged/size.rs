@@ -1,8 +1,7 @@
 //! The memory and the rate that a plan shows are those of the filter.
 
 use redis_bloom::filter::{
-    CellKind, Layer, Params, Rules, Span,
-    paged::{Paged, expected_bytes, expected_rate},
+    CellKind, Layer, Params, Rules, Span, expected_bytes, expected_rate, paged::Paged,
 };
 
 use super::{add, paged};

@@ -3,7 +3,7 @@
 //! Fewer shards are better for batches, because the items of a batch are sent to each shard
 //! separately. More shards are smaller, and a cluster moves small keys in more ways, and faster.
 
-use bloom::filter::{CellKind, Expansion, Params, paged::expected_bytes};
+use bloom::filter::{CellKind, Expansion, Params, expected_bytes};
 use serde::Serialize;
 
 use super::{Arguments, refused};

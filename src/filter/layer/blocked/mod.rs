@@ -22,6 +22,7 @@
 //! An addition needs all lines of the item together. Most lookups in a full layer below pages miss,
 //! so it always uses the stages; any other layer only above 4 MiB.
 
+mod line;
 mod prefetch;
 mod probing;
 mod simd;
@@ -33,8 +34,9 @@ pub fn uses_avx512() -> bool {
     simd::Avx512::detected().is_some()
 }
 
+use line::{LineProbe, Scalar};
 use prefetch::{WHOLE_BLOCK, block_start, prefetch_line, prefetch_sequence};
-use probing::{LineProbe, Probing, Scalar};
+use probing::Probing;
 
 use super::{
     bits::Bits,

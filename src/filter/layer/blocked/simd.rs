@@ -30,7 +30,7 @@ mod code {
     use crate::filter::{
         geometry::PROBE_GROUP,
         hash::probe::ProbeGroup,
-        layer::blocked::probing::{Line, LineProbe},
+        layer::blocked::line::{Line, LineProbe},
     };
 
     /// Proof that the processor has the instructions: no value exists where it has not.
@@ -100,7 +100,7 @@ mod code {
 mod code {
     use crate::filter::{
         hash::probe::ProbeGroup,
-        layer::blocked::probing::{Line, LineProbe},
+        layer::blocked::line::{Line, LineProbe},
     };
 
     #[derive(Clone, Copy, Debug)]
