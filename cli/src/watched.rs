@@ -57,6 +57,8 @@ pub(crate) fn watched(
             // A key has changed, perhaps only by an addition to the filter.
             Some(Value::Nil) => {}
             Some(Value::Array(replies)) => return last_of(server, commands, replies),
+            // Valkey 9.1 looks whether all keys of the commands are there only now.
+            Some(Value::ServerError(error)) => return Err(server.refused("EXEC", &error)),
             other => return Err(Error::reply("EXEC", &other)),
         }
     }
