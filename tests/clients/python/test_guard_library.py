@@ -675,7 +675,9 @@ class Guards(Case):
 
         async def scenario():
             client = redis.asyncio.Redis.from_url(self.server.url)
-            async with AsyncGuard(client, "users", capacity=1000, timeout=0.5, commit_within=COMMIT) as one:
+            # An insert that takes a tenth of a second on a busy machine is no failure here.
+            options = {"timeout": 0.5, "commit_within": 2.0}
+            async with AsyncGuard(client, "users", capacity=1000, **options) as one:
                 await one.build(self.database.keys)
                 for number in range(300):
                     tasks = [asyncio.ensure_future(one.lookup(f"absent:{number}:{i}", get)) for i in range(3)]
