@@ -46,7 +46,7 @@ fn bytes(number: u64) -> String {
 pub struct Demand {
     /// Bytes that are allocated already, those that are about to be dropped included.
     pub present: u64,
-    /// Bytes in total with what is asked for; `u64::MAX` if they cannot be addressed.
+    /// All bytes if the request is granted; `u64::MAX` if they cannot be addressed.
     pub wanted: u64,
 }
 

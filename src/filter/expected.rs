@@ -8,12 +8,12 @@ use super::{
     sizing::{self, geometry, layer_rate},
 };
 
-/// The bytes that the filter of these parameters takes with `items` items. Those of plain bits are
-/// exact. Those of pages are a mean: which page an item belongs to depends on the seed.
+/// The bytes that a filter of these parameters takes when it holds `items` items. The number is
+/// exact for plain bits. For pages it is an average over seeds.
 ///
 /// # Errors
-/// Those of [`Paged::new`](super::Paged::new) for any memory, and `Error::Full` if a filter that
-/// does not scale takes fewer items.
+/// The errors of [`Paged::new`](super::Paged::new) but `Error::OutOfMemory`; and `Error::Full` if a
+/// filter that does not scale takes fewer items.
 pub fn expected_bytes(params: &Params, rules: Option<Rules>, items: u64) -> Result<u64, Error> {
     let scales = params.expansion.factor().is_some();
     let counts_items = rules.is_some_and(|rules| rules.span == Span::Items);
@@ -39,7 +39,7 @@ pub fn expected_bytes(params: &Params, rules: Option<Rules>, items: u64) -> Resu
 /// average over all seeds.
 ///
 /// # Errors
-/// Those of [`expected_bytes`].
+/// The errors of [`expected_bytes`].
 pub fn expected_rate(params: &Params, rules: Option<Rules>, items: u64) -> Result<f64, Error> {
     expected_bytes(params, rules, items)?;
     if params.has_pages(rules) {

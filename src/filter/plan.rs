@@ -24,7 +24,7 @@ use super::{
 };
 use crate::sharding::Shard;
 
-/// What the plan of a paged filter has besides what that of every filter has.
+/// The additional numbers in the plan of a paged filter.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PagedPlan {
     /// Items that it was reserved for.
@@ -94,8 +94,7 @@ impl Plan {
     /// The plan of a new native filter of `params` with bits. Allocates none.
     ///
     /// # Errors
-    /// Those of [`Filter::new`](super::Filter::new) for any memory: `Error::ErrorRate`,
-    /// `Error::Capacity`, and `Error::Ceiling` if the bits cannot be addressed.
+    /// `Error::ErrorRate`, `Error::Capacity`, and `Error::Ceiling` if the bits cannot be addressed.
     pub fn new(params: &Params) -> Result<Self, Error> {
         params.check()?;
         let &Params { error_rate, capacity, expansion, seed, .. } = params;

@@ -1074,7 +1074,7 @@ fn errors_that_pass_are_waited_for_and_others_end_the_load() {
         // A tool whose reader is slow waits for each reply: then a later batch is refused.
         let mut answered = 3;
         let mut patience = Instant::now();
-        wait_until("two more batches are under way", || {
+        wait_until("the tool has sent two more batches", || {
             if patience.elapsed() > Duration::from_secs(1) {
                 answered += 1;
                 server.allowed.store(answered, Ordering::SeqCst);
