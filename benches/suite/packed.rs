@@ -73,10 +73,10 @@ pub(crate) fn run() -> Option<Section> {
     let mut section = Section::new("Packed batches");
     section.say(&format!(
         "CPU nanoseconds of the server's main thread per item, in batches of {BATCH}, and in \
-         brackets the ratio to the floor. The floor, the peers and the column MADD/MEXISTS get an \
-         argument for each item. Items have 17 bytes, those of WIDTH 8 are 64-bit integers. \
-         \"One known\": all items of a batch but one are new, so that BF.BULKADD is replicated \
-         with the new ones packed again, not as it was called. The \
+         brackets the ratio to the floor. The floor, the peers and the column MADD/MEXISTS get one \
+         argument per item. An item has 17 bytes, and with WIDTH 8 it is a 64-bit integer. \
+         \"One known\": one item of each batch was added before, so the new ones are packed again \
+         for replication. The \
          least of {ROUNDS} turns of {TURN} items after each start of the servers, then the median \
          over starts; a ratio is the median over rounds and starts."
     ));
