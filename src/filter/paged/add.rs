@@ -196,7 +196,9 @@ impl Paged {
         }
         let writing = self.writing(author);
         let before = self.pages.insert(hash, writing.fresh(), |payload| writing.apply(payload))?;
-        Ok(self.note(writing, before))
+        let mut done = Addition::default();
+        self.note(writing, &[before], |addition| done = addition);
+        Ok(done)
     }
 
     /// [`Self::add`] of each item, in order; answers one chunk at a time.
@@ -254,9 +256,7 @@ impl Paged {
                     count += 1;
                 },
             );
-            for &before in &payloads[..count] {
-                done.push(self.note(writing, before));
-            }
+            self.note(writing, &payloads[..count], |addition| done.push(addition));
             outcome?;
             hashes = rest;
         }
@@ -340,14 +340,25 @@ impl Paged {
         }
     }
 
-    /// Counts what an addition did to the pages, which is the answer.
+    /// Counts what additions within the [`Self::room`] did to the pages, of which these were the
+    /// payloads before, and answers each.
     #[inline]
-    fn note(&mut self, writing: Writing, before: Option<u64>) -> Addition {
-        let addition = writing.addition(before);
-        if addition.changed && self.window().is_some() {
-            self.moved_to_newest(before);
+    fn note(&mut self, writing: Writing, before: &[Option<u64>], mut answer: impl FnMut(Addition)) {
+        let generations = self.pages.generations();
+        let (mut window, mut changed) = (self.window_mut(), 0);
+        for &before in before {
+            let addition = writing.addition(before);
+            answer(addition);
+            if let Some((window, ..)) = &mut window
+                && addition.changed
+            {
+                window.leaves(before.map(|payload| generations.age(payload)));
+                changed += 1;
+            }
         }
-        addition
+        if changed > 0 {
+            self.moved_to_newest(changed);
+        }
     }
 
     /// Hashes the next items, at most one chunk.

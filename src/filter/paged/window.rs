@@ -187,6 +187,17 @@ impl Window {
         self.sweep.oldest < self.first_alive()
     }
 
+    /// Counts that an item of a generation of this age came again. A dead one counts no items any
+    /// more.
+    #[inline]
+    pub(super) fn leaves(&mut self, age: Option<u64>) {
+        let older = age.and_then(|age| (self.generations.len() - 1).checked_sub(age as usize));
+        if let Some(older) = older {
+            let items = &mut self.generations[older].items;
+            *items = items.saturating_sub(1);
+        }
+    }
+
     /// The time at which an addition at `now` must start a generation, or stamp an empty one, or to
     /// which it must move the newest one back.
     #[inline]
@@ -330,27 +341,19 @@ impl Paged {
         Ok(())
     }
 
-    /// Counts an addition that changed a slot, of which `before` was the payload. Sweeps a page and
-    /// opens a generation if it is time.
+    /// Counts additions that changed a slot, at most [`SWEEP_EVERY`]. Sweeps a page and opens a
+    /// generation if it is time.
     #[inline]
-    pub(super) fn moved_to_newest(&mut self, before: Option<u64>) {
+    pub(super) fn moved_to_newest(&mut self, changed: u8) {
         let capacity = self.capacity;
         let Some((window, pages, _)) = self.window_mut() else {
             return;
         };
-        let newest = window.generations.len() - 1;
-        if let Some(payload) = before {
-            let age = pages.generations().age(payload);
-            // A dead generation counts no items any more.
-            if let Some(older) = newest.checked_sub(age as usize) {
-                let items = &mut window.generations[older].items;
-                *items = items.saturating_sub(1);
-            }
+        if let Some(newest) = window.generations.last_mut() {
+            newest.items = newest.items.saturating_add(changed.into());
         }
-        let items = &mut window.generations[newest].items;
-        *items = items.saturating_add(1);
         let is_over = window.left(capacity) == 0;
-        window.sweep.changes += 1;
+        window.sweep.changes += changed;
         let is_due = window.sweep.changes >= SWEEP_EVERY;
         if is_due {
             window.sweep.changes = 0;
@@ -379,7 +382,7 @@ impl Paged {
 
     /// The window, its pages, and those that are to be freed.
     #[inline]
-    fn window_mut(&mut self) -> Option<(&mut Window, &mut Pages, &mut Vec<Page>)> {
+    pub(super) fn window_mut(&mut self) -> Option<(&mut Window, &mut Pages, &mut Vec<Page>)> {
         match self.rest.as_deref_mut()? {
             Rest { part: Part::Window(window), leaving, .. } => {
                 Some((window, &mut self.pages, leaving))

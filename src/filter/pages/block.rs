@@ -193,21 +193,51 @@ pub(super) fn retain(
     slots: usize,
     dead: impl Fn(u64) -> bool,
 ) -> usize {
-    let (mut index, mut kept) = (slots, slots);
+    let (mut first, mut kept) = (slots, slots);
     // From the last slot down: what lies below a removed slot has not moved.
     for number in (0..(BUCKETS + slots).div_ceil(WORD)).rev() {
         let last = (BUCKETS + slots - number * WORD).min(WORD) - 1;
         let zeros = !block[number] & u64::MAX >> (WORD - 1 - last);
-        for i in (0..zeros.count_ones()).rev() {
-            index -= 1;
-            if dead(format.payload(slot(block, format, index))) {
-                let place = number * WORD + select.in_word(zeros, i) as usize;
-                remove(block, format, (kept, place, index));
-                kept -= 1;
-            }
+        let count = zeros.count_ones() as usize;
+        first -= count;
+        let mut gone = match format.width() {
+            ..=16 => dead_slots::<4>(block, format, first..first + count, &dead),
+            17..=21 => dead_slots::<3>(block, format, first..first + count, &dead),
+            22..=32 => dead_slots::<2>(block, format, first..first + count, &dead),
+            _ => dead_slots::<1>(block, format, first..first + count, &dead),
+        };
+        while gone != 0 {
+            let i = gone.ilog2();
+            gone ^= 1 << i;
+            let place = number * WORD + select.in_word(zeros, i) as usize;
+            remove(block, format, (kept, place, first + i as usize));
+            kept -= 1;
         }
     }
     kept
+}
+
+/// Which of at most 64 slots are dead, one bit for each. Looks at `GROUP` at once, as `find_slot`.
+#[inline(always)]
+fn dead_slots<const GROUP: usize>(
+    block: &[u64],
+    format: Format,
+    indices: Range<usize>,
+    dead: impl Fn(u64) -> bool,
+) -> u64 {
+    let (width, count) = (format.width(), indices.len());
+    let (mut gone, mut first) = (0, 0);
+    while first < count {
+        let word = read(block, block.len() * WORD - (indices.start + first + GROUP) * width);
+        let mut group = 0;
+        for i in 0..GROUP {
+            let slot = word >> ((GROUP - 1 - i) * width) & low(width);
+            group |= u64::from(dead(format.payload(slot))) << i;
+        }
+        gone |= group << first;
+        first += GROUP;
+    }
+    if count < WORD { gone & low(count) } else { gone }
 }
 
 #[inline(always)]
