@@ -214,7 +214,7 @@ class Incidents(unittest.TestCase):
         primary.cli("BF.RESERVE", "urls", "0.01", "450000000")  # 600 MB
         primary.cli("BF.ADD", "urls", "a")
         replica = self.replica(primary, prefix=["prlimit", f"--as={512 << 20}"])
-        self.cure("A copy without memory", replica, replica.cli("BF.EXISTS", "urls", "a"), PRIMARY=primary)
+        self.cure("A change was not applied", replica, replica.cli("BF.EXISTS", "urls", "a"), PRIMARY=primary)
 
     def test_a_node_without_the_module(self):
         primary = self.node()
