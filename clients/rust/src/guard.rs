@@ -1,6 +1,6 @@
 //! A guard in front of a database: a Bloom filter of all keys, queried before the database is.
 //!
-//! README.md of the library for Python has the protocol, and why it is right.
+//! docs/internals/guard.md has the protocol, and why it is right.
 
 use std::collections::{HashMap, HashSet};
 use std::fmt::Display;

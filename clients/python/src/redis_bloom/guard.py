@@ -20,7 +20,7 @@ What the caller must do:
 - After `RESTORE` or `BF.LOADCHUNK` of an older filter under the guard's keys: run `build`.
 - Rows written past the guard are hidden until the next catch-up. With `refresh=60` one runs every minute.
 
-README.md of this package has the protocol, and why it is right.
+docs/internals/guard.md has the protocol, and why it is right.
 """
 
 from __future__ import annotations
