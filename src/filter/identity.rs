@@ -14,7 +14,12 @@ use std::hash::Hasher as _;
 
 use siphasher::sip::SipHasher24;
 
-use super::{CellKind, Family, Plan, RedisBloom, Span, Valkey};
+use super::{
+    foreign::{Family, RedisBloom, Valkey},
+    paged::Span,
+    params::CellKind,
+    plan::Plan,
+};
 
 impl Plan {
     /// The identity: equal for a filter and its copies, however far they have grown.
