@@ -18,7 +18,7 @@ use redis_bloom::{
         native::{Load, Stored, Taken, dump, rdb},
         packed::{Format, Packed, pack, pack_answers},
     },
-    filter::{Answers, CellKind, Expansion, Filter, Member, NoUnion, Params, Union, Unmergeable},
+    filter::{Answers, CellKind, Error, Expansion, Filter, Member, Params, Union, Unmergeable},
 };
 
 const RATES: [f64; 8] = [0.999, 0.5, 0.25, 0.01, 0.001, 1e-6, 1e-15, f64::MIN_POSITIVE];
@@ -181,7 +181,7 @@ fuzz_target!(|data: &[u8]| {
                         added = filter.items();
                         merged = true;
                     }
-                    Err(NoUnion::Refused(Unmergeable::Full { .. })) => {}
+                    Err(Error::Unmergeable(Unmergeable::Full { .. })) => {}
                     Err(error) => panic!("filters of equal parameters are refused: {error}"),
                 }
             }

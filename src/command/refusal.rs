@@ -1,4 +1,4 @@
-//! The error texts that clients see; no other file has any.
+//! The error texts that clients see. No other file has any but `filter/error.rs`, of merges.
 //!
 //! The words after the error code are RedisBloom's, because clients and their tests know them. The
 //! code (`ERR`) is always present, although some of RedisBloom's texts lack it: clients split it
@@ -143,18 +143,7 @@ impl Refusal {
             Self::OtherShard(shard) => format!("ERR item belongs to shard {shard}"),
             Self::NotShard(shard) => format!("ERR filter is not shard {shard}"),
             Self::BadPacked { byte } => format!("ERR bad blob at byte {byte}"),
-            Self::Unmergeable(why) => match why {
-                Unmergeable::Window => "ERR filters with a window cannot be merged".into(),
-                Unmergeable::Layers => "ERR filters with several layers cannot be merged".into(),
-                Unmergeable::Differ(difference) => format!("ERR filters differ in {difference}"),
-                Unmergeable::Full { items, capacity } => {
-                    format!("ERR the union holds about {items} items, the filter {capacity}")
-                }
-                Unmergeable::Rate => "ERR the union passes the error rate".into(),
-                Unmergeable::Large(_) => {
-                    "ERR the filters are too large to be merged while clients wait".into()
-                }
-            },
+            Self::Unmergeable(why) => format!("ERR {why}"),
         };
         Cow::Owned(CString::new(text).unwrap_or_default())
     }

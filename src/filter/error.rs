@@ -1,7 +1,7 @@
 //! The error type of the server-free part: why a filter refuses.
 //!
 //! The texts are for logs and Rust callers. `command/refusal.rs` turns these variants into replies
-//! for Redis clients; no other file does.
+//! for Redis clients; no other file does. The texts of [`Unmergeable`] are replies as they are.
 
 use super::geometry::MAX_WORDS;
 
@@ -32,6 +32,30 @@ pub enum Error {
     /// Numbers or words that no filter has together.
     #[error("{0}")]
     Impossible(&'static str),
+    #[error(transparent)]
+    Unmergeable(#[from] Unmergeable),
+}
+
+/// Why filters cannot be merged, for what they are or hold.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[expect(missing_docs, reason = "the texts say it")]
+pub enum Unmergeable {
+    /// The items of one of them are of several generations.
+    #[error("filters with a window cannot be merged")]
+    Window,
+    #[error("filters with several layers cannot be merged")]
+    Layers,
+    /// The first property in which they differ.
+    #[error("filters differ in {0}")]
+    Differ(&'static str),
+    #[error("the union holds about {items} items, the filter {capacity}")]
+    Full { items: u64, capacity: u64 },
+    /// Pages with the slots of all of them would have a higher rate than the filter.
+    #[error("the union passes the error rate")]
+    Rate,
+    /// So many slots would stop the server for too long.
+    #[error("the filters are too large to be merged while clients wait")]
+    Large,
 }
 
 fn bytes(number: u64) -> String {

@@ -27,7 +27,7 @@
 //! the union is refused.
 
 use super::{
-    error::{Demand, Error},
+    error::{Demand, Error, Unmergeable},
     foreign::Family,
     layer::{Layer, occupancy},
     paged::Paged,
@@ -44,61 +44,8 @@ const MOST_UNITED: u64 = 1 << 24;
 /// Slots that are copied, compared and freed in the time in which one is moved.
 const COPIED_PER_MOVED: u64 = 64;
 
-/// The first property in which filters differ, so that they cannot be united.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[expect(missing_docs, reason = "the texts say it")]
-pub enum Difference {
-    /// The product that made them, its version, counters, or whether there is a layer.
-    #[error("kind")]
-    Kind,
-    #[error("shard")]
-    Shard,
-    #[error("seed")]
-    Seed,
-    #[error("error rate")]
-    ErrorRate,
-    #[error("capacity")]
-    Capacity,
-    #[error("expansion")]
-    Expansion,
-    #[error("tightening ratio")]
-    Tightening,
-    /// The shape of a layer, with the same parameters: another version computed it.
-    #[error("the size of a layer")]
-    Layer,
-}
-
-/// Why filters cannot be merged, for what they are or hold.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[expect(missing_docs, reason = "the texts say it")]
-pub enum Unmergeable {
-    /// The items of one of them are of several generations.
-    #[error("a filter with a window")]
-    Window,
-    #[error("a filter with several layers")]
-    Layers,
-    #[error("filters differ in {0}")]
-    Differ(Difference),
-    #[error("the union would hold about {items} items of {capacity}")]
-    Full { items: u64, capacity: u64 },
-    /// Pages with the slots of all of them would have a higher rate than the filter.
-    #[error("the union would pass the error rate")]
-    Rate,
-    /// That many slots would stop the server for too long.
-    #[error("a union of {0} slots")]
-    Large(u64),
-}
-
-/// Why there is no union.
-#[derive(Clone, Copy, Debug, PartialEq, thiserror::Error)]
-pub enum NoUnion {
-    /// What the filters are, or hold.
-    #[error(transparent)]
-    Refused(#[from] Unmergeable),
-    /// `Error::Ceiling` or `Error::OutOfMemory`.
-    #[error(transparent)]
-    Memory(#[from] Error),
-}
+/// The refusal of equal parameters with other shapes: another version computed one of them.
+const OTHER_SHAPE: Unmergeable = Unmergeable::Differ("the size of a layer");
 
 /// A filter of a union.
 #[derive(Clone, Copy, Debug)]
@@ -143,7 +90,7 @@ impl<'a> Member<'a> {
     }
 
     /// The first property in which two members differ.
-    fn difference(self, other: Self) -> Option<Difference> {
+    fn difference(self, other: Self) -> Option<&'static str> {
         let ((family, a, shard), (other_family, b, other_shard)) =
             (self.numbers(), other.numbers());
         let (seeds, ratios) = match (family, other_family) {
@@ -155,13 +102,14 @@ impl<'a> Member<'a> {
         let alike = (family.tag(), a.cells, self.layer().is_some())
             == (other_family.tag(), b.cells, other.layer().is_some());
         let checks = [
-            (alike, Difference::Kind),
-            (shard == other_shard, Difference::Shard),
-            (seeds, Difference::Seed),
-            (a.error_rate == b.error_rate, Difference::ErrorRate),
-            (a.capacity == b.capacity, Difference::Capacity),
-            (a.expansion == b.expansion, Difference::Expansion),
-            (ratios, Difference::Tightening),
+            // The product that made them, its version, counters, or whether there is a layer.
+            (alike, "kind"),
+            (shard == other_shard, "shard"),
+            (seeds, "seed"),
+            (a.error_rate == b.error_rate, "error rate"),
+            (a.capacity == b.capacity, "capacity"),
+            (a.expansion == b.expansion, "expansion"),
+            (ratios, "tightening ratio"),
         ];
         checks.into_iter().find(|(alike, _)| !alike).map(|(_, difference)| difference)
     }
@@ -173,12 +121,12 @@ impl Union {
     /// may take more than the first one.
     ///
     /// # Errors
-    /// [`NoUnion`].
+    /// `Error::Unmergeable`, `Error::Ceiling`, `Error::OutOfMemory`.
     pub fn of(
         members: &[Member],
         limited: bool,
         ceiling: impl FnOnce(Demand) -> u64,
-    ) -> Result<Option<Self>, NoUnion> {
+    ) -> Result<Option<Self>, Error> {
         let Some((&first, others)) = members.split_first() else {
             return Ok(None);
         };
@@ -212,7 +160,7 @@ impl Union {
         layers: &[&Layer],
         limited: bool,
         ceiling: impl FnOnce(Demand) -> u64,
-    ) -> Result<Option<Self>, NoUnion> {
+    ) -> Result<Option<Self>, Error> {
         // The first one of those with the most pages: what others have fits into its levels.
         paged.sort_by_key(|paged| {
             std::cmp::Reverse((paged.pages().pages().len(), paged.pages().slot_count()))
@@ -223,7 +171,7 @@ impl Union {
         };
         let numbers = |table: &Pages| pages::Plan { doublings: 0, ..table.plan() };
         if smaller.iter().any(|table| numbers(table) != numbers(largest)) {
-            return Err(Unmergeable::Differ(Difference::Layer).into());
+            return Err(OTHER_SHAPE.into());
         }
         let copied = largest.slot_count();
         let sum = |slots: fn(&Pages, &Pages) -> u64| {
@@ -275,7 +223,7 @@ fn unite_layers(layers: &[&Layer], limited: bool) -> Result<Option<u64>, Unmerge
     let numbers = |layer: &Layer| (layer.shape(), layer.capacity(), layer.error_rate());
     let first = layers[0];
     if layers.iter().any(|other| numbers(other) != numbers(first)) {
-        return Err(Unmergeable::Differ(Difference::Layer));
+        return Err(OTHER_SHAPE);
     }
     let (shape, capacity, _) = numbers(first);
     let (nonzero, union) = Layer::count_union(layers);
@@ -299,7 +247,7 @@ fn check_items(items: u64, capacity: u64, limited: bool) -> Result<(), Unmergeab
 /// Checks that a union does not stop the server for too long: by slots, as replicas must agree.
 fn check_work(copied: u64, moved: u64) -> Result<(), Unmergeable> {
     if moved.saturating_add(copied / COPIED_PER_MOVED) > MOST_UNITED {
-        return Err(Unmergeable::Large(moved.saturating_add(copied)));
+        return Err(Unmergeable::Large);
     }
     Ok(())
 }

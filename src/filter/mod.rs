@@ -36,7 +36,7 @@ mod prefetch_hint;
 mod sizing;
 mod stack;
 
-pub use error::{Demand, Error};
+pub use error::{Demand, Error, Unmergeable};
 pub use estimate::Estimate;
 pub use expected::{expected_bytes, expected_rate};
 pub use foreign::{FIXED_SEED, Family, RedisBloom, TIGHTENING, Valkey};
@@ -46,7 +46,7 @@ pub use layer::{
     Classic, Layer, LayerPlan, MAX_BITS, MAX_CLASSIC_PROBES, Rule, Shape, Start, bits::Bits,
     item_set::Answers, uses_avx512,
 };
-pub use merge::{Difference, Member, NoUnion, Union, Unmergeable};
+pub use merge::{Member, Union};
 pub use paged::{
     Addition, Additions, Author, MAX_GENERATIONS, MAX_MILLISECONDS, MAX_TIME, NEVER, Paged, Rules,
     Span,

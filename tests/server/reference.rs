@@ -163,6 +163,14 @@ fn refusals() -> Vec<String> {
             found.push(joined);
         }
     }
+    // The texts of merges stand with their errors.
+    let of_merges = found.iter().position(|text| text == "ERR {why}").expect("the text of a merge");
+    found.remove(of_merges);
+    let source = text("src/filter/error.rs");
+    let (_, code) = source.split_once("\npub enum Unmergeable {").expect("the errors");
+    let (code, _) = code.split_once("\n}\n").expect("an end");
+    let texts = code.split("#[error(\"").skip(1).filter_map(|text| text.split_once("\")]"));
+    found.extend(texts.map(|(text, _)| format!("ERR {text}")));
     found
 }
 

@@ -28,7 +28,7 @@ impl Pages {
             let (pages, voids) = self.unite_slot(select, slot)?;
             copies += pages - 1;
             met += voids;
-            Ok(())
+            Ok::<_, Error>(())
         }))?;
         let met = copies.min(self.copies).min(met);
         self.copies = (self.copies + copies - met).min(self.slots);

@@ -11,7 +11,7 @@ use std::{collections::BTreeSet, iter::once};
 use super::{Argument, Call, Command, CommandSpec, Kind};
 use crate::{
     command::refusal::Refusal,
-    filter::{self, Demand, Member, NoUnion, Union, Unmergeable},
+    filter::{Demand, Error, Member, Union, Unmergeable},
     module::{
         api::{Access, Key, Str},
         effects::{self, Growth},
@@ -106,10 +106,7 @@ fn union(
     demand: fn(Demand) -> Demand,
 ) -> Result<Option<Union>, Refusal> {
     let ceiling = |wanted| limit::ceiling(call.ctx, demand(wanted));
-    Union::of(filters, !limit::must_obey(call.ctx), ceiling).map_err(|why| match why {
-        NoUnion::Refused(why) => unmergeable(call, why),
-        NoUnion::Memory(error) => refused(call, error),
-    })
+    Union::of(filters, !limit::must_obey(call.ctx), ceiling).map_err(|error| refused(call, error))
 }
 
 /// Makes a filter its union with `others`.
@@ -146,7 +143,7 @@ fn copy(call: &Call, filters: &[Member]) -> Result<Stored, Refusal> {
     let copy = || match filters.first() {
         Some(Member::Layers(filter)) => filter.duplicate().map(Stored::Layers),
         Some(Member::Pages(paged)) => paged.duplicate().map(Stored::Pages),
-        None => Err(filter::Error::Layers),
+        None => Err(Error::Layers),
     };
     Demand { present: 0, wanted }
         .check(|demand| limit::ceiling(call.ctx, demand))
@@ -154,21 +151,16 @@ fn copy(call: &Call, filters: &[Member]) -> Result<Stored, Refusal> {
         .map_err(|error| refused(call, error))
 }
 
-/// The refusal of filters that cannot be merged. One for what they hold is counted and logged.
+/// The refusal of a union. A refusal for memory, or for what the filters hold, is counted and
+/// logged.
 #[cold]
-fn unmergeable(call: &Call, why: Unmergeable) -> Refusal {
-    let refusal = Refusal::Unmergeable(why);
-    if matches!(why, Unmergeable::Full { .. } | Unmergeable::Rate | Unmergeable::Large(_)) {
+fn refused(call: &Call, error: Error) -> Refusal {
+    let Error::Unmergeable(why) = error else {
+        return call.refused(error, Refusal::NO_MEMORY);
+    };
+    if matches!(why, Unmergeable::Full { .. } | Unmergeable::Rate | Unmergeable::Large) {
         stats::REFUSED.add(1);
-        let text = refusal.text(std::iter::empty());
-        let why = text.to_string_lossy();
-        call.log(format_args!("refused: {}", why.trim_start_matches("ERR ")));
+        call.log(format_args!("refused: {why}"));
     }
-    refusal
-}
-
-/// The refusal if there is no memory for the union.
-#[cold]
-fn refused(call: &Call, error: filter::Error) -> Refusal {
-    call.refused(error, Refusal::NO_MEMORY)
+    Refusal::Unmergeable(why)
 }

@@ -4,8 +4,8 @@ use std::collections::HashMap;
 
 use redis_bloom::{
     filter::{
-        Demand, Difference, Error, Expansion, Filter, Member, NoUnion, Params, Plan, Union,
-        Unmergeable, paged::Paged, pages::Pages,
+        Demand, Error, Expansion, Filter, Member, Params, Plan, Union, Unmergeable, paged::Paged,
+        pages::Pages,
     },
     sharding::Shard,
 };
@@ -16,7 +16,7 @@ use crate::{
     support::{self, fill, filter, item, params},
 };
 
-fn union(members: &[Member]) -> Result<Option<Paged>, NoUnion> {
+fn union(members: &[Member]) -> Result<Option<Paged>, Error> {
     of(members, true, |_| u64::MAX)
 }
 
@@ -24,7 +24,7 @@ fn of(
     members: &[Member],
     limited: bool,
     ceiling: impl FnOnce(Demand) -> u64,
-) -> Result<Option<Paged>, NoUnion> {
+) -> Result<Option<Paged>, Error> {
     Ok(Union::of(members, limited, ceiling)?.map(|union| match union {
         Union::Pages(paged) => paged,
         Union::Layer(_) => panic!("one has pages"),
@@ -97,7 +97,7 @@ fn a_union_is_refused_before_it_passes_its_rate() {
         merged += 1;
         assert!(exact_rate(united.pages()) <= asked, "{merged}");
     };
-    assert_eq!(refused, NoUnion::Refused(Unmergeable::Rate));
+    assert_eq!(refused, Error::Unmergeable(Unmergeable::Rate));
     assert!(merged >= 4, "{merged} filters of {size} items");
     assert!((0..merged * size).all(|number| has(&united, &item(1, number))));
     (0..1_000_000).for_each(|number| _ = add(&mut united, &item(2, number)));
@@ -119,7 +119,7 @@ fn two_filters_of_a_million_items_can_be_united() {
     assert_eq!((found(1), found(2)), (1_000_000, 1_000_000));
     let second = both(&with(growing(0.01), 3, 0..1_000_000), &with(growing(0.01), 4, 0..1_000_000));
     let refused = union(&[Member::Pages(&united), Member::Pages(&second)]).map(drop);
-    assert_eq!(refused, Err(NoUnion::Refused(Unmergeable::Rate)));
+    assert_eq!(refused, Err(Error::Unmergeable(Unmergeable::Rate)));
 }
 
 /// A counting filter with short tags and the smallest pages, or with those of its plan.
@@ -209,7 +209,7 @@ fn a_layer_below_is_united_if_it_has_room() {
     // A layer of other items has no room.
     let refused = union(&[Member::Pages(&above), Member::Layers(&filled(2, 0..1_000))]).map(drop);
     assert!(
-        matches!(refused, Err(NoUnion::Refused(Unmergeable::Full { capacity: 2_000, .. }))),
+        matches!(refused, Err(Error::Unmergeable(Unmergeable::Full { capacity: 2_000, .. }))),
         "{refused:?}"
     );
 }
@@ -222,22 +222,22 @@ fn filters_that_differ_are_refused_and_nothing_is_done_without_memory() {
     let one = made(&base);
     let differs =
         |other: &Paged| match union(&[Member::Pages(&one), Member::Pages(other)]).map(drop) {
-            Err(NoUnion::Refused(Unmergeable::Differ(difference))) => difference,
+            Err(Error::Unmergeable(Unmergeable::Differ(difference))) => difference,
             other => panic!("{other:?}"),
         };
-    assert_eq!(differs(&made(&Params { seed: 1, ..base })), Difference::Seed);
-    assert_eq!(differs(&made(&Params { error_rate: 0.02, ..base })), Difference::ErrorRate);
-    assert_eq!(differs(&made(&Params { capacity: 101, ..base })), Difference::Capacity);
+    assert_eq!(differs(&made(&Params { seed: 1, ..base })), "seed");
+    assert_eq!(differs(&made(&Params { error_rate: 0.02, ..base })), "error rate");
+    assert_eq!(differs(&made(&Params { capacity: 101, ..base })), "capacity");
     let expansion = Expansion::new(4).expect("in range");
-    assert_eq!(differs(&made(&Params { expansion, ..base })), Difference::Expansion);
-    assert_eq!(differs(&filled(counting(0.01, 100, 2))), Difference::Kind);
-    assert_eq!(differs(&made(&base).with_shard(Shard::new(1, 4))), Difference::Shard);
+    assert_eq!(differs(&made(&Params { expansion, ..base })), "expansion");
+    assert_eq!(differs(&filled(counting(0.01, 100, 2))), "kind");
+    assert_eq!(differs(&made(&base).with_shard(Shard::new(1, 4))), "shard");
     let plain = |params: &Params| Filter::new(params, u64::MAX).expect("memory");
     let kind = union(&[Member::Pages(&one), Member::Layers(&plain(&base))]).map(drop);
-    assert_eq!(kind, Err(NoUnion::Refused(Unmergeable::Differ(Difference::Kind))));
+    assert_eq!(kind, Err(Error::Unmergeable(Unmergeable::Differ("kind"))));
     let window = paged(&params(0.01, 100, 0, 1), Some(super::last_items(4, true)));
     let windows = union(&[Member::Pages(&window), Member::Pages(&window)]).map(drop);
-    assert_eq!(windows, Err(NoUnion::Refused(Unmergeable::Window)));
+    assert_eq!(windows, Err(Error::Unmergeable(Unmergeable::Window)));
 
     let other = with(growing(0.01), 2, 0..50);
     let demand = std::cell::Cell::new(None);
@@ -248,7 +248,7 @@ fn filters_that_differ_are_refused_and_nothing_is_done_without_memory() {
     let Some(Demand { present, wanted }) = demand.get() else { panic!("nobody asked") };
     assert_eq!((present, wanted), (one.pages().bytes(), 2 * present));
     let ceiling = wanted - 1;
-    assert_eq!(refused.map(drop), Err(NoUnion::Memory(Error::Ceiling { wanted, ceiling })));
+    assert_eq!(refused.map(drop), Err(Error::Ceiling { wanted, ceiling }));
 }
 
 #[test]
@@ -258,5 +258,5 @@ fn a_non_scaling_union_holds_at_most_its_capacity() {
     assert_eq!(fits.items(0), 100);
     let refused = union(&[Member::Pages(&fits), Member::Pages(&shared(60))]).map(drop);
     let full = Unmergeable::Full { items: 120, capacity: 100 };
-    assert_eq!(refused, Err(NoUnion::Refused(full)));
+    assert_eq!(refused, Err(Error::Unmergeable(full)));
 }
