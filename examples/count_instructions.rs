@@ -4,7 +4,7 @@
 
 use std::hint::black_box;
 
-use redis_bloom::filter::{Expansion, Filter, Params};
+use redis_bloom::filter::{Expansion, Filter, Params, Plan};
 
 /// The largest N. All runs make this many items of both sorts, so that their difference leaves that
 /// out.
@@ -19,7 +19,7 @@ fn main() {
         capacity: 100_000,
         expansion: Expansion::new(2).expect("a factor in range"),
         seed: 7,
-        cells: Default::default(),
+        ..Plan::default().params()
     };
     let mut filter = Filter::new(&params, u64::MAX).expect("memory for the filter");
     let items: Vec<String> = (0..2 * MOST).map(|number| format!("item-{number:011}")).collect();

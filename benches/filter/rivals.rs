@@ -34,6 +34,7 @@ impl Rival for Filter {
             expansion: Expansion::new(2).expect("a factor in range"),
             seed: 42,
             cells: CellKind::Bits,
+            shard: None,
         };
         Filter::new(&params, u64::MAX).expect("memory for the filter")
     }

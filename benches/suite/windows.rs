@@ -76,6 +76,7 @@ fn params(capacity: u64, expansion: u64) -> Params {
         expansion: Expansion::new(expansion).expect("a factor in range"),
         seed: 42,
         cells: CellKind::Bits,
+        shard: None,
     }
 }
 

@@ -18,6 +18,7 @@ pub(crate) fn filter(rate: f64, capacity: u64, expansion: u64, seed: u64) -> Fil
         expansion: Expansion::new(expansion).expect("a small expansion"),
         seed: seed.wrapping_mul(0x9E37_79B9_7F4A_7C15),
         cells: CellKind::Bits,
+        shard: None,
     };
     Filter::new(&params, u64::MAX).expect("memory for a filter")
 }

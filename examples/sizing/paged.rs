@@ -47,7 +47,7 @@ impl Stream {
         let base = filling.filter.newest().duplicate().expect("memory for a layer");
         let params =
             Params { seed: filling.filter.seed(), ..params(rate, capacity, 2, CellKind::Bits) };
-        let filter = Paged::above(base, &params, None).expect("a full layer");
+        let filter = Paged::above(base, &params).expect("a full layer");
         Self { filter, added: filling.distinct }
     }
 
@@ -105,6 +105,7 @@ fn params(rate: f64, capacity: u64, expansion: u64, cells: CellKind) -> Params {
         expansion: Expansion::new(expansion).expect("a small expansion"),
         seed: 0x9E37_79B9_7F4A_7C15,
         cells,
+        shard: None,
     }
 }
 

@@ -32,6 +32,7 @@ fn params(head: [u8; 12]) -> Params {
         expansion: Expansion::new(u64::from(expansion % 4)).unwrap_or(Expansion::NONSCALING),
         seed: u64::from_le_bytes(seed),
         cells: CellKind::Bits,
+        shard: None,
     }
 }
 

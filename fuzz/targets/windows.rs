@@ -40,6 +40,7 @@ fn empty([rate, capacity, expansion, generations, seed @ ..]: [u8; 12]) -> Paged
         expansion: Expansion::new(factor).unwrap_or(Expansion::NONSCALING),
         seed: u64::from_le_bytes(seed),
         cells: CellKind::Bits,
+        shard: None,
     };
     Paged::new(&params, Some(rules), u64::MAX).expect("a small window")
 }

@@ -59,8 +59,6 @@ pub struct Creation {
     pub params: Params,
     /// The product whose rules the filter follows.
     pub family: Family,
-    /// [`Options::shard`].
-    pub shard: Option<Shard>,
     /// [`Options::window`].
     pub window: Option<Rules>,
 }
@@ -190,7 +188,7 @@ pub const OPTIONS: [FilterOption; 13] = [
             let shard = number().zip(number()).and_then(|(index, count)| Shard::new(index, count));
             put(&mut draft.options.shard, shard.ok_or(Refusal::BAD_SHARD))
         },
-        write: |new| new.shard.map(|shard| vec![text(shard.index()), text(shard.count())]),
+        write: |new| new.params.shard.map(|shard| vec![text(shard.index()), text(shard.count())]),
     },
     FilterOption {
         argument: Argument::block(c"WINDOW", &[SPAN]),

@@ -36,7 +36,6 @@ use super::{
     plan::Plan,
     stack::Filter,
 };
-use crate::sharding::Shard;
 
 /// The most slots that a union moves, if it copies few: some two seconds.
 const MOST_UNITED: u64 = 1 << 24;
@@ -82,17 +81,16 @@ impl<'a> Member<'a> {
         bits + self.paged().map_or(0, |paged| paged.pages().bytes())
     }
 
-    fn numbers(self) -> (Family, Params, Option<Shard>) {
+    fn numbers(self) -> (Family, Params) {
         match self {
-            Self::Layers(filter) => (filter.family(), filter.params(), filter.shard()),
-            Self::Pages(paged) => (Family::Native, paged.params(), paged.shard()),
+            Self::Layers(filter) => (filter.family(), filter.params()),
+            Self::Pages(paged) => (Family::Native, paged.params()),
         }
     }
 
     /// The first property in which two members differ.
     fn difference(self, other: Self) -> Option<&'static str> {
-        let ((family, a, shard), (other_family, b, other_shard)) =
-            (self.numbers(), other.numbers());
+        let ((family, a), (other_family, b)) = (self.numbers(), other.numbers());
         let (seeds, ratios) = match (family, other_family) {
             (Family::Valkey(a), Family::Valkey(b)) => {
                 (a.seed == b.seed, a.tightening == b.tightening)
@@ -104,7 +102,7 @@ impl<'a> Member<'a> {
         let checks = [
             // The product that made them, its version, counters, or whether there is a layer.
             (alike, "kind"),
-            (shard == other_shard, "shard"),
+            (a.shard == b.shard, "shard"),
             (seeds, "seed"),
             (a.error_rate == b.error_rate, "error rate"),
             (a.capacity == b.capacity, "capacity"),

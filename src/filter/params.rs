@@ -1,6 +1,8 @@
-//! The parameters of a new filter, checked once: rate, capacity, expansion, seed, bits or counters.
+//! The parameters of a new filter, checked once: rate, capacity, expansion, seed, bits or counters,
+//! shard.
 
 use super::error::Error;
+use crate::sharding::Shard;
 
 /// The most items that a layer may be reserved for.
 pub const MAX_CAPACITY: u64 = 1 << 62;
@@ -53,7 +55,8 @@ pub enum CellKind {
     Counters,
 }
 
-/// Everything that determines the bits of an empty filter, on every machine.
+/// Everything that determines the bits of an empty filter, on every machine, and the items that it
+/// takes.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Params {
     /// The false positive rate that the filter does not exceed on average, in (0, 1).
@@ -66,6 +69,9 @@ pub struct Params {
     pub seed: u64,
     /// Whether the filter has bits or counters.
     pub cells: CellKind,
+    /// The shard of a sharded filter that a native filter is; `None` for a filter that takes all
+    /// items. The filter does not check its items: its caller does.
+    pub shard: Option<Shard>,
 }
 
 impl Params {

@@ -79,7 +79,7 @@ impl Plan {
     /// The parameters of an equal empty filter; a valkey-bloom filter needs its family, too, and a
     /// window its rules.
     pub fn params(&self) -> Params {
-        let &Self { error_rate, expansion, seed, ref paged, ref layers, .. } = self;
+        let &Self { error_rate, expansion, seed, shard, ref paged, ref layers, .. } = self;
         let cells = match paged {
             Some(paged) if matches!(paged.pages.payload, Payload::Count { .. }) => {
                 CellKind::Counters
@@ -88,7 +88,7 @@ impl Plan {
         };
         let first = layers.first().map_or(0, |layer| layer.capacity);
         let capacity = paged.as_ref().map_or(first, |paged| paged.capacity);
-        Params { error_rate, capacity, expansion, seed, cells }
+        Params { error_rate, capacity, expansion, seed, cells, shard }
     }
 
     /// The plan of a new native filter of `params` with bits. Allocates none.
@@ -97,11 +97,11 @@ impl Plan {
     /// `Error::ErrorRate`, `Error::Capacity`, and `Error::Ceiling` if the bits cannot be addressed.
     pub fn new(params: &Params) -> Result<Self, Error> {
         params.check()?;
-        let &Params { error_rate, capacity, expansion, seed, .. } = params;
+        let &Params { error_rate, capacity, expansion, seed, shard, .. } = params;
         let rate = layer_rate(error_rate, expansion.factor().is_some());
         let shape = geometry(capacity, rate).ok_or(NOT_ADDRESSABLE)?.into();
         let layers = vec![LayerPlan { capacity, items: 0, error_rate: rate, shape }];
-        Ok(Self { seed, error_rate, expansion, layers, ..Self::default() })
+        Ok(Self { seed, error_rate, expansion, shard, layers, ..Self::default() })
     }
 
     /// Bytes of all bit arrays; `u64::MAX` if there are more.
@@ -221,6 +221,6 @@ impl Plan {
     /// The filter of this plan, which has pages and was checked, with its layer and pages.
     pub fn with_pages(&self, base: Option<Layer>, pages: Pages) -> Paged {
         let window = self.paged.as_ref().and_then(|paged| paged.window.clone());
-        Paged::from_parts(&self.params(), self.shard, window, base, pages)
+        Paged::from_parts(&self.params(), window, base, pages)
     }
 }

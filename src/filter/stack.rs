@@ -63,10 +63,10 @@ struct Extra {
 
 impl Extra {
     /// Boxes the parts, or returns `None` if there are none.
-    fn boxed(older: Vec<Layer>, family: Family) -> Option<Box<Self>> {
+    fn boxed(older: Vec<Layer>, family: Family, shard: Option<Shard>) -> Option<Box<Self>> {
         let valkey = if let Family::Valkey(valkey) = family { Some(valkey) } else { None };
-        (!older.is_empty() || valkey.is_some())
-            .then(|| Box::new(Self { older, valkey, shard: None }))
+        let some = !older.is_empty() || valkey.is_some() || shard.is_some();
+        some.then(|| Box::new(Self { older, valkey, shard }))
     }
 
     fn duplicate(&self) -> Result<Box<Self>, Error> {
@@ -88,7 +88,7 @@ impl Filter {
     }
 
     /// Makes an empty filter as valkey-bloom does, whose bits take at most `ceiling` bytes. Ignores
-    /// the seed of `params`.
+    /// seed and shard of `params`.
     ///
     /// # Errors
     /// Those of [`Self::new`], and `Error::ErrorRate` for a tightening ratio outside (0, 1).
@@ -102,7 +102,7 @@ impl Filter {
     }
 
     /// Makes an empty filter as RedisBloom does, whose bits take at most `ceiling` bytes. Ignores
-    /// the seed of `params`.
+    /// seed and shard of `params`.
     ///
     /// # Errors
     /// Those of [`Self::new`].
@@ -114,45 +114,6 @@ impl Filter {
         let error_rate = redisbloom::error_rate(first.error_rate, scales);
         let (family, layers) = (Family::RedisBloom(family), vec![first]);
         Plan { family, error_rate, expansion, layers, ..Plan::default() }.allocate(ceiling)
-    }
-
-    /// Makes a filter of checked layers (`plan.rs`), oldest first; `None` if there are none.
-    pub fn from_layers(
-        family: Family,
-        seed: u64,
-        error_rate: f64,
-        expansion: Expansion,
-        layers: Vec<Layer>,
-    ) -> Option<Self> {
-        let mut older = layers;
-        let mut below: Option<&Layer> = None;
-        for layer in &mut older {
-            if let Some(below) = below {
-                layer.start_after(below);
-            }
-            below = Some(layer);
-        }
-        let newest = older.pop()?;
-        older.shrink_to_fit();
-        Some(Self {
-            seed,
-            error_rate,
-            newest,
-            extra: Extra::boxed(older, family),
-            expansion,
-            family: family.tag(),
-        })
-    }
-
-    /// Makes the filter a shard of a sharded filter, or of none. Leaves a filter of another product
-    /// as it is, because its encodings have no place for a shard. The filter does not check its
-    /// items: its caller does.
-    #[must_use]
-    pub fn with_shard(mut self, shard: Option<Shard>) -> Self {
-        if self.family == Tag::Native && shard != self.shard() {
-            self.extra.get_or_insert_default().shard = shard;
-        }
-        self
     }
 
     /// The shard that the filter is; `None` for a filter that takes all items.
@@ -201,6 +162,7 @@ impl Filter {
             expansion: self.expansion,
             seed: self.seed,
             cells: CellKind::Bits,
+            shard: self.shard(),
         }
     }
 
@@ -423,10 +385,10 @@ impl Filter {
     /// # Errors
     /// `Error::OutOfMemory`; nothing has changed then.
     pub fn overflow(&mut self) -> Result<Paged, Error> {
-        let (params, shard) = (self.params(), self.shard());
-        let empty = Self::new(&Params { capacity: 1, ..params }, u64::MAX)?.newest;
+        let params = self.params();
+        let empty = Self::new(&Params { capacity: 1, shard: None, ..params }, u64::MAX)?.newest;
         // Does not fail once the layer is taken out: empty pages allocate nothing.
-        Paged::above(std::mem::replace(&mut self.newest, empty), &params, shard)
+        Paged::above(std::mem::replace(&mut self.newest, empty), &params)
     }
 }
 
@@ -480,13 +442,22 @@ impl Plan {
         self.with_layers(layers)
     }
 
-    /// The filter of this plan, of layers that follow it.
+    /// The filter of this plan, of layers that follow it, oldest first.
     ///
     /// # Errors
     /// `Error::Layers` if there are none.
-    pub fn with_layers(&self, layers: Vec<Layer>) -> Result<Filter, Error> {
+    pub fn with_layers(&self, mut layers: Vec<Layer>) -> Result<Filter, Error> {
+        let mut below: Option<&Layer> = None;
+        for layer in &mut layers {
+            if let Some(below) = below {
+                layer.start_after(below);
+            }
+            below = Some(layer);
+        }
+        let newest = layers.pop().ok_or(Error::Layers)?;
+        layers.shrink_to_fit();
         let &Self { family, seed, error_rate, expansion, shard, .. } = self;
-        let filter = Filter::from_layers(family, seed, error_rate, expansion, layers);
-        Ok(filter.ok_or(Error::Layers)?.with_shard(shard))
+        let extra = Extra::boxed(layers, family, shard);
+        Ok(Filter { seed, error_rate, newest, extra, expansion, family: family.tag() })
     }
 }

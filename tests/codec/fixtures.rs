@@ -32,8 +32,6 @@ use crate::{
 struct Fixture {
     name: &'static str,
     params: Params,
-    /// The shard that the filter is, if it is one.
-    shard: Option<(u16, u16)>,
     /// Number of counted items: items of set 1 (`support::item`), in order.
     items: u64,
     /// Number of layers, and bytes of bits.
@@ -43,15 +41,16 @@ struct Fixture {
 }
 
 fn fixtures() -> [Fixture; 7] {
-    let row = |name, params, items, shape| {
-        let (shard, partial) = (None, None);
-        Fixture { name, params, shard, items, shape, partial }
+    let row = |name, params, items, shape| Fixture { name, params, items, shape, partial: None };
+    let shard = |index, count, params| {
+        let shard = Shard::new(index, count);
+        assert!(shard.is_some(), "{index} of {count}");
+        Params { shard, ..params }
     };
-    let shard = |shard, row| Fixture { shard: Some(shard), ..row };
     let blocks = |name| row(name, params(0.01, 4_000, 4, 8), 2_500, (1, 5_376));
     [
-        shard((5, 8), row("shard", params(0.01, 100, 2, 11), 60, (1, 128))),
-        shard((1_023, 1_024), row("shard-full", params(0.001, 20, 2, 7), 20, (1, 40))),
+        row("shard", shard(5, 8, params(0.01, 100, 2, 11)), 60, (1, 128)),
+        row("shard-full", shard(1_023, 1_024, params(0.001, 20, 2, 7)), 20, (1, 40)),
         row("empty", params(0.01, 100, 2, 0), 0, (1, 128)),
         row("one-block", params(0.01, 100, 2, 0x0123_4567_89AB_CDEF), 60, (1, 128)),
         row("full", params(0.000_1, 50, 0, u64::MAX), 50, (1, 128)),
@@ -74,13 +73,9 @@ impl Fixture {
 
     /// Builds the filter of the file.
     fn filter(&self) -> Filter {
-        let mut filter = filter(&self.params).with_shard(self.shard());
+        let mut filter = filter(&self.params);
         fill(&mut filter, 1, self.items);
         filter
-    }
-
-    fn shard(&self) -> Option<Shard> {
-        self.shard.and_then(|(index, count)| Shard::new(index, count))
     }
 
     /// Builds what the file contains: the filter, or its first `partial` bytes.
@@ -101,7 +96,6 @@ impl Fixture {
     fn check(&self, filter: &Filter) {
         let name = self.name;
         assert_eq!(filter.params(), self.params, "{name}");
-        assert_eq!(filter.shard(), self.shard(), "{name}");
         assert_eq!(filter.items(), self.items, "{name}");
         assert_eq!((filter.layers().len(), filter.bit_bytes()), self.shape, "{name}");
         let (newest, older) =

@@ -10,7 +10,7 @@ use std::{
 
 use redis_bloom::{
     codec::native::dump,
-    filter::Filter,
+    filter::{Filter, Params},
     sharding::{Shard, shard_of},
 };
 use xxhash_rust::xxh3::{Xxh3, xxh3_64};
@@ -27,7 +27,7 @@ const ITEMS: u64 = 20_000;
 
 /// A filter with the items 0 to `items`, those of the `shard` if there is one.
 fn filled(items: u64, shard: Option<Shard>) -> Filter {
-    let mut filter = filter(&params(0.01, 2 * ITEMS, 2, 0x5EED)).with_shard(shard);
+    let mut filter = filter(&Params { shard, ..params(0.01, 2 * ITEMS, 2, 0x5EED) });
     for number in 0..items {
         let item = item(1, number);
         if shard.is_none_or(|shard| shard_of(&item, shard.count()) == shard.index()) {

@@ -51,7 +51,11 @@ pub(crate) fn stack(params: &Params, items: u64) -> Filter {
 
 /// A filter of one layer of some 250 bytes: small enough to damage each bit.
 pub(crate) fn small() -> Filter {
-    let mut filter = filter(&params(0.01, 200, 2, 0x5EED));
+    with_shard(None)
+}
+
+fn with_shard(shard: Option<Shard>) -> Filter {
+    let mut filter = filter(&Params { shard, ..params(0.01, 200, 2, 0x5EED) });
     fill(&mut filter, 1, 100);
     filter
 }
@@ -65,7 +69,7 @@ pub(crate) fn small_stack() -> Filter {
 
 /// [`small`] as shard 5 of 8.
 pub(crate) fn shard() -> Filter {
-    small().with_shard(Shard::new(5, 8))
+    with_shard(Shard::new(5, 8))
 }
 
 /// A small filter for each version of the header.

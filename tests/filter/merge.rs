@@ -386,7 +386,7 @@ fn the_error_of_the_count_of_a_union_is_the_predicted_one() {
 /// A shard is merged with the same shard alone, and the union is that shard.
 #[test]
 fn only_the_same_shards_are_merged() {
-    let shard = |shard: Option<Shard>| filter(&params(0.01, 100, 2, 9)).with_shard(shard);
+    let shard = |shard: Option<Shard>| filter(&Params { shard, ..params(0.01, 100, 2, 9) });
     let (five, six, other_count) = (Shard::new(5, 8), Shard::new(6, 8), Shard::new(5, 16));
     let differ = Err(Unmergeable::Differ("shard"));
     for other in [six, other_count, None] {

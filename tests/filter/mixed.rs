@@ -1,7 +1,7 @@
 //! A layer of blocks of any shape: a batch answers like single calls, whether or not four probes
 //! share a line.
 
-use redis_bloom::filter::{Expansion, Family, Filter, Geometry, Layer, Shape};
+use redis_bloom::filter::{Expansion, Filter, Geometry, Layer, Plan, Shape};
 
 use crate::support::item;
 
@@ -17,8 +17,8 @@ fn filled(blocks: u32, block_words: u16, probes: u8) -> Filter {
     let shape = Shape::from(Geometry { blocks, block_words, probes });
     let layer = Layer::new(shape, 1_000, 0.01).expect("memory");
     let expansion = Expansion::new(2).expect("in range");
-    let mut filter =
-        Filter::from_layers(Family::Native, 9, 0.01, expansion, vec![layer]).expect("a layer");
+    let plan = Plan { seed: 9, error_rate: 0.01, expansion, ..Plan::default() };
+    let mut filter = plan.with_layers(vec![layer]).expect("a layer");
     for number in 0..ITEMS {
         let hash = filter.hash(&item(0, number));
         filter.add(hash, |_| u64::MAX).expect("room");

@@ -17,7 +17,7 @@ pub(crate) fn item(set: u64, number: u64) -> [u8; 16] {
 /// Parameters of a filter of bits; an expansion of 0 makes it non-scaling.
 pub(crate) fn params(error_rate: f64, capacity: u64, expansion: u64, seed: u64) -> Params {
     let expansion = Expansion::new(expansion).expect("an expansion in range");
-    Params { error_rate, capacity, expansion, seed, cells: CellKind::Bits }
+    Params { error_rate, capacity, expansion, seed, cells: CellKind::Bits, shard: None }
 }
 
 /// An empty filter without a ceiling.

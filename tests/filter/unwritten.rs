@@ -5,7 +5,7 @@
 use std::alloc::{Layout, alloc, dealloc};
 use std::ffi::{c_int, c_void};
 
-use redis_bloom::filter::{Classic, Expansion, Family, Filter, Geometry, Hash, Layer, Rule, Shape};
+use redis_bloom::filter::{Classic, Expansion, Filter, Geometry, Hash, Layer, Plan, Rule, Shape};
 
 const PAGE: usize = 4096;
 const PROT_READ: c_int = 1;
@@ -98,8 +98,8 @@ fn adding_a_batch_of_present_items_writes_nothing() {
     for shape in shapes() {
         let layer = Layer::new(shape, 1_000, 0.01).expect("there is memory");
         let expansion = Expansion::new(2).expect("in range");
-        let made = Filter::from_layers(Family::Native, 7, 0.01, expansion, vec![layer]);
-        let mut filter = made.expect("a layer");
+        let plan = Plan { seed: 7, error_rate: 0.01, expansion, ..Plan::default() };
+        let mut filter = plan.with_layers(vec![layer]).expect("a layer");
         let items: Vec<[u8; 8]> = (0..100_u64).map(u64::to_le_bytes).collect();
         let add_all = |filter: &mut Filter| {
             let mut new = 0;

@@ -41,14 +41,14 @@ macro_rules! side {
     ($commit:ident) => {
         impl Side for $commit::filter::Filter {
             fn empty(case: &Case) -> Self {
-                use $commit::filter::{Expansion, Params};
+                use $commit::filter::{Expansion, Params, Plan};
                 let params = Params {
                     error_rate: case.rate,
                     capacity: case.capacity,
                     expansion: Expansion::new(2).expect("a factor in range"),
                     seed: 7,
-                    // The default is bits in every commit.
-                    cells: Default::default(),
+                    // The same in every commit: bits, and no shard if there are shards.
+                    ..Plan::default().params()
                 };
                 Self::new(&params, u64::MAX).expect("memory for the filter")
             }

@@ -160,6 +160,7 @@ impl Arguments {
             expansion: window::expansion_of(rules, expansion)?,
             seed: 0,
             cells: if self.counting { CellKind::Counters } else { CellKind::Bits },
+            shard: None,
         };
         let bytes =
             |items| expected_bytes(&params, rules, items).map_err(|error| refused(&error, &params));

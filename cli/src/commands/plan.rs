@@ -267,7 +267,8 @@ impl Arguments {
         }
         // The factor decides no memory.
         let expansion = if grows { Expansion::stored(2) } else { Expansion::NONSCALING };
-        let params = Params { error_rate: self.error, capacity, expansion, seed: 0, cells };
+        let params =
+            Params { error_rate: self.error, capacity, expansion, seed: 0, cells, shard: None };
         let bytes = |items| expected_bytes(&params, rules, items);
         let of = |items| bytes(items).map_err(|error| refused(&error, &params));
         let full = of(most_items(rules, self.items))?;

@@ -43,7 +43,7 @@ impl Asked {
         let rules = span.map(|span| Rules { span, generations, refresh: true });
         let items = rules.map_or(items, |rules| rules.most_items(capacity));
         Some(Self {
-            params: Params { error_rate, capacity, expansion, seed: 0, cells },
+            params: Params { error_rate, capacity, expansion, seed: 0, cells, shard: None },
             rules,
             items,
         })

@@ -68,7 +68,7 @@ impl Paged {
 
     #[cold]
     fn refuse(&mut self, deletions: u32) {
-        let rest = self.rest_mut();
+        let rest = self.rest.get_or_insert_default();
         rest.refused = rest.refused.saturating_add(deletions);
     }
 }

@@ -118,11 +118,11 @@ impl Paged {
         let wanted = plan.expected_bytes(plan.most_slots(plan.first_pages.into()))?;
         Demand { present: 0, wanted }.check(|_| ceiling)?;
         let part = rules.map(Window::new).transpose()?.map_or(Part::Nothing, Part::Window);
-        Ok(Self::of(params, Pages::new(plan)?, part, None))
+        Ok(Self::of(params, Pages::new(plan)?, part))
     }
 
-    fn of(params: &Params, pages: Pages, part: Part, shard: Option<Shard>) -> Self {
-        let &Params { seed, error_rate, capacity, expansion, .. } = params;
+    fn of(params: &Params, pages: Pages, part: Part) -> Self {
+        let &Params { seed, error_rate, capacity, expansion, shard, .. } = params;
         let some = !Rest::is_nothing(&part, expansion, shard);
         let rest = some.then(|| Box::new(Rest { part, expansion, shard, ..Rest::default() }));
         Self { seed, error_rate, capacity, pages, rest }
@@ -132,16 +132,15 @@ impl Paged {
     ///
     /// # Errors
     /// Those of [`Params::check`].
-    pub fn above(base: Layer, params: &Params, shard: Option<Shard>) -> Result<Self, Error> {
+    pub fn above(base: Layer, params: &Params) -> Result<Self, Error> {
         params.check()?;
         let pages = Pages::new(plan_above(params.error_rate)?)?;
-        Ok(Self::of(params, pages, Part::Base(base), shard))
+        Ok(Self::of(params, pages, Part::Base(base)))
     }
 
     /// The filter with these parts, which belong together (`plan.rs`).
     pub(super) fn from_parts(
         params: &Params,
-        shard: Option<Shard>,
         window: Option<Window>,
         base: Option<Layer>,
         mut pages: Pages,
@@ -153,16 +152,7 @@ impl Paged {
             Some(base) => Part::Base(base),
             None => window.map_or(Part::Nothing, Part::Window),
         };
-        Self::of(params, pages, part, shard)
-    }
-
-    /// Makes the filter a shard of a sharded filter, or of none.
-    #[must_use]
-    pub fn with_shard(mut self, shard: Option<Shard>) -> Self {
-        if shard != self.shard() {
-            self.rest_mut().shard = shard;
-        }
-        self
+        Self::of(params, pages, part)
     }
 
     /// Copies the filter, if there is memory.
@@ -172,7 +162,7 @@ impl Paged {
             Part::Base(base) => Part::Base(base.duplicate()?),
             Part::Window(window) => Part::Window(window.clone()),
         };
-        Ok(Self::of(&self.params(), self.pages.duplicate()?, part, self.shard()))
+        Ok(Self::of(&self.params(), self.pages.duplicate()?, part))
     }
 
     /// The key of the filter's hash. It is secret: never send it to a client.
@@ -199,10 +189,6 @@ impl Paged {
     /// The shard that the filter is; `None` for a filter that takes all items.
     pub fn shard(&self) -> Option<Shard> {
         self.rest.as_deref().and_then(|rest| rest.shard)
-    }
-
-    fn rest_mut(&mut self) -> &mut Rest {
-        self.rest.get_or_insert_default()
     }
 
     #[inline(always)]
@@ -236,8 +222,8 @@ impl Paged {
     pub fn params(&self) -> Params {
         let cells = if self.counts() { CellKind::Counters } else { CellKind::Bits };
         let &Self { error_rate, capacity, seed, .. } = self;
-        let expansion = self.expansion();
-        Params { error_rate, capacity, expansion, seed, cells }
+        let (expansion, shard) = (self.expansion(), self.shard());
+        Params { error_rate, capacity, expansion, seed, cells, shard }
     }
 
     /// Hashes an item with the filter's seed.

@@ -75,19 +75,19 @@ pub(super) fn filter(call: &Call, options: Options) -> Result<(Stored, Creation)
             None => getrandom::u64().map_err(|_| Refusal::INTERNAL)?,
         },
         cells: options.cells,
+        shard: options.shard,
     };
     let ceiling = limit::ceiling_of_new(ctx);
     let made = match family {
         Family::Valkey(valkey) => Filter::of_valkey(valkey, &params, ceiling).map(Stored::Layers),
         Family::RedisBloom(_) => Filter::of_redisbloom(&params, ceiling).map(Stored::Layers),
-        _ if params.has_pages(options.window) => Paged::new(&params, options.window, ceiling)
-            .map(|paged| Stored::Pages(paged.with_shard(options.shard))),
-        _ => Filter::new(&params, ceiling)
-            .map(|filter| Stored::Layers(filter.with_shard(options.shard))),
+        _ if params.has_pages(options.window) => {
+            Paged::new(&params, options.window, ceiling).map(Stored::Pages)
+        }
+        _ => Filter::new(&params, ceiling).map(Stored::Layers),
     };
     let made = made.map_err(|error| call.refused(error, Refusal::NO_MEMORY))?;
-    let Options { shard, window, .. } = options;
-    Ok((made, Creation { params, family, shard, window }))
+    Ok((made, Creation { params, family, window: options.window }))
 }
 
 /// The product whose rules a new filter follows.

@@ -114,6 +114,7 @@ impl Stored {
             expansion: Expansion::NONSCALING,
             seed: PLACEHOLDER_SEED,
             cells: CellKind::Bits,
+            shard: None,
         };
         let filter = Filter::new(&params, u64::MAX).ok()?;
         let (_, header) = native::dump::header(&filter);

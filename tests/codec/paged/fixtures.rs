@@ -6,6 +6,7 @@ use std::{fs, path::PathBuf};
 use redis_bloom::{
     codec::native::{Load, Stored, Taken, dump, rdb},
     filter::{
+        Plan as FilterPlan,
         paged::Paged,
         pages::{Payload, Plan},
     },
@@ -23,10 +24,11 @@ use crate::{
 /// The filters of the files, each of items 0 to n - 1.
 fn fixtures() -> [(&'static str, Paged); 7] {
     let reserved = Plan { first_pages: 3, ..crowded(9, Payload::Nothing) };
-    let small = paged(&filled(crowded(11, COUNT), 20)).with_shard(shard());
+    let small = filled(crowded(11, COUNT), 20);
+    let plan = FilterPlan { shard: shard(), ..FilterPlan::of_pages(&paged(&small)) };
     [
         ("empty", paged(&filled(crowded(11, Payload::Nothing), 0))),
-        ("small", small),
+        ("small", plan.with_pages(None, small)),
         ("window", paged(&filled(crowded(30, GENERATION), 10))),
         ("grown", paged(&filled(crowded(11, Payload::Nothing), 1_200))),
         ("counts", paged(&filled(crowded(3, COUNT), 900))),

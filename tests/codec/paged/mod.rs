@@ -8,7 +8,7 @@ mod round_trip;
 use redis_bloom::{
     codec::native::{Load, Stored, rdb},
     filter::{
-        Author, Hash, PagedPlan, Plan as FilterPlan,
+        Author, Hash, PagedPlan, Params, Plan as FilterPlan,
         paged::{Generation, Paged, Sweep, Window},
         pages::{Generations, Growth, Pages, Payload, Plan},
     },
@@ -68,11 +68,11 @@ fn paged(pages: &Pages) -> Paged {
 
 /// A filter that grew above its reserved layer.
 fn above(items: u64) -> Paged {
-    let params = params(0.01, 500, 2, 0x5EED);
+    let params = Params { shard: shard(), ..params(0.01, 500, 2, 0x5EED) };
     let mut full = support::filter(&params);
     support::fill(&mut full, 1, 500);
     let base = full.newest().duplicate().expect("memory");
-    let mut filter = Paged::above(base, &params, shard()).expect("a sound filter");
+    let mut filter = Paged::above(base, &params).expect("a sound filter");
     for number in 0..items {
         let hash = filter.hash(&item(9, number));
         filter.add(hash, Author::Client(0), |_| u64::MAX).expect("room");

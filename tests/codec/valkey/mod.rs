@@ -175,6 +175,7 @@ fn saving_allocates_one_copy_of_each_string() {
     // Layers of 60 kB to 2 MB, with a number of bytes that is not a multiple of 8.
     let params = Params {
         cells: CellKind::Bits,
+        shard: None,
         error_rate: 0.01,
         capacity: 50_001,
         expansion: Expansion::stored(2),
@@ -206,6 +207,7 @@ fn a_new_filter_equals_that_of_valkey_bloom() {
         let mut model = Model::new(capacity, error_rate, tightening, expansion, &SEED);
         let params = Params {
             cells: CellKind::Bits,
+            shard: None,
             error_rate,
             capacity: capacity as u64,
             expansion: Expansion::stored(expansion),
@@ -230,6 +232,7 @@ fn layer_sizes_are_those_of_the_crate_bloomfilter() {
             let bloom = bloom.expect("a filter");
             let params = Params {
                 cells: CellKind::Bits,
+                shard: None,
                 error_rate: rate,
                 capacity: capacity as u64,
                 expansion: Expansion::NONSCALING,

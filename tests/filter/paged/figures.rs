@@ -91,7 +91,7 @@ fn an_identity_is_that_of_the_parameters_and_the_seed() {
         made(&base, Some(time(60_000, 4, true))),
         made(&base, Some(time(60_000, 4, false))),
         made(&params(0.01, 100, 0, 0x5EED), Some(super::last_items(4, true))),
-        of(&paged(&base, None).with_shard(Shard::new(1, 4))),
+        made(&Params { shard: Shard::new(1, 4), ..base }, None),
     ];
     for (i, identity) in others.iter().enumerate() {
         assert!(!others[..i].contains(identity), "{i}");

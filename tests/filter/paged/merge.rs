@@ -231,7 +231,8 @@ fn filters_that_differ_are_refused_and_nothing_is_done_without_memory() {
     let expansion = Expansion::new(4).expect("in range");
     assert_eq!(differs(&made(&Params { expansion, ..base })), "expansion");
     assert_eq!(differs(&filled(counting(0.01, 100, 2))), "kind");
-    assert_eq!(differs(&made(&base).with_shard(Shard::new(1, 4))), "shard");
+    let shard = Shard::new(1, 4);
+    assert_eq!(differs(&made(&Params { shard, ..base })), "shard");
     let plain = |params: &Params| Filter::new(params, u64::MAX).expect("memory");
     let kind = union(&[Member::Pages(&one), Member::Layers(&plain(&base))]).map(drop);
     assert_eq!(kind, Err(Error::Unmergeable(Unmergeable::Differ("kind"))));

@@ -91,6 +91,7 @@ impl Arguments {
             expansion: Expansion::stored(1),
             seed: 0,
             cells: CellKind::Bits,
+            shard: None,
         };
         let shard_bytes =
             expected_bytes(&params, None, capacity).map_err(|error| refused(&error, &params))?;
