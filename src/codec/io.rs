@@ -1,7 +1,9 @@
 //! The parts of an RDB value, as traits: strings, and numbers for the layouts of other products.
 //!
 //! The server's RDB stream implements the traits (`module/value/rdb.rs`), and so do the server's
-//! digest and the tests.
+//! digest and the tests. A read fails with `Error::Truncated` when the input has ended or failed.
+
+use super::Error;
 
 /// Receives the strings of an encoder.
 pub trait Sink {
@@ -22,14 +24,14 @@ pub trait Source {
     /// One string; its memory is freed when the piece is dropped.
     type Piece: AsRef<[u8]>;
 
-    /// The next string, or `None` when the input has ended or failed.
-    fn next(&mut self) -> Option<Self::Piece>;
+    /// The next string.
+    fn next(&mut self) -> Result<Self::Piece, Error>;
 }
 
 /// Gives a decoder strings and numbers.
 pub trait NumberSource: Source {
-    /// The next unsigned integer, or `None` when the input has ended or failed.
-    fn unsigned(&mut self) -> Option<u64>;
-    /// The next double, or `None` when the input has ended or failed.
-    fn double(&mut self) -> Option<f64>;
+    /// The next unsigned integer.
+    fn unsigned(&mut self) -> Result<u64, Error>;
+    /// The next double.
+    fn double(&mut self) -> Result<f64, Error>;
 }

@@ -147,18 +147,15 @@ fn count(layers: u64) -> Result<usize, Error> {
 /// # Errors
 /// Any [`Error`]; nothing stays allocated.
 pub fn load(source: &mut impl NumberSource, ceiling: u64) -> Result<Filter, Error> {
-    let mut unsigned = || source.unsigned().ok_or(Error::Truncated);
-    let (layers, expansion) = (count(unsigned()?)?, unsigned()?);
-    let mut double = || source.double().ok_or(Error::Truncated);
-    let (rate, tightening) = (double()?, double()?);
-    let random = source.unsigned().ok_or(Error::Truncated)?;
+    let (layers, expansion) = (count(source.unsigned()?)?, source.unsigned()?);
+    let (rate, tightening) = (source.double()?, source.double()?);
+    let random = source.unsigned()?;
     let mut filter = Arriving::new(expansion, rate, tightening, random, ceiling)?;
     for left in (0..layers).rev() {
-        let mut unsigned = || source.unsigned().ok_or(Error::Truncated);
-        let capacity = unsigned()?;
+        let capacity = source.unsigned()?;
         // All layers but the last are full.
-        let items = if left == 0 { unsigned()? } else { capacity };
-        let bitmap = source.next().ok_or(Error::Truncated)?;
+        let items = if left == 0 { source.unsigned()? } else { capacity };
+        let bitmap = source.next()?;
         filter.take(bitmap.as_ref(), capacity, items)?;
     }
     filter.finish()

@@ -3,6 +3,7 @@
 
 use redis_bloom::{
     codec::{
+        Error,
         io::{Sink, Source},
         native::{Load, Stored, rdb},
     },
@@ -89,8 +90,8 @@ pub(crate) struct Reading<'a>(pub(crate) std::slice::Iter<'a, Vec<u8>>);
 impl<'a> Source for Reading<'a> {
     type Piece = &'a Vec<u8>;
 
-    fn next(&mut self) -> Option<Self::Piece> {
-        self.0.next()
+    fn next(&mut self) -> Result<Self::Piece, Error> {
+        self.0.next().ok_or(Error::Truncated)
     }
 }
 

@@ -1,7 +1,10 @@
 //! Records the numbers and strings of an encoder, and gives them back to a decoder. Unlike the
 //! values of `values.rs`, each has a type, and strings have any length.
 
-use redis_bloom::codec::io::{NumberSink, NumberSource, Sink, Source};
+use redis_bloom::codec::{
+    Error,
+    io::{NumberSink, NumberSource, Sink, Source},
+};
 
 #[derive(Debug, PartialEq)]
 pub(crate) enum Value {
@@ -37,26 +40,26 @@ pub(crate) struct Reading<'a>(pub(crate) std::slice::Iter<'a, Value>);
 impl<'a> Source for Reading<'a> {
     type Piece = &'a [u8];
 
-    fn next(&mut self) -> Option<&'a [u8]> {
+    fn next(&mut self) -> Result<&'a [u8], Error> {
         match self.0.next() {
-            Some(Value::String(bytes)) => Some(bytes),
-            _ => None,
+            Some(Value::String(bytes)) => Ok(bytes),
+            _ => Err(Error::Truncated),
         }
     }
 }
 
 impl NumberSource for Reading<'_> {
-    fn unsigned(&mut self) -> Option<u64> {
+    fn unsigned(&mut self) -> Result<u64, Error> {
         match self.0.next() {
-            Some(Value::Unsigned(number)) => Some(*number),
-            _ => None,
+            Some(Value::Unsigned(number)) => Ok(*number),
+            _ => Err(Error::Truncated),
         }
     }
 
-    fn double(&mut self) -> Option<f64> {
+    fn double(&mut self) -> Result<f64, Error> {
         match self.0.next() {
-            Some(Value::Double(bits)) => Some(f64::from_bits(*bits)),
-            _ => None,
+            Some(Value::Double(bits)) => Ok(f64::from_bits(*bits)),
+            _ => Err(Error::Truncated),
         }
     }
 }

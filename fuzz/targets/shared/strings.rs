@@ -9,7 +9,10 @@
 
 #![allow(clippy::allow_attributes, dead_code, reason = "not every target uses every item")]
 
-use redis_bloom::codec::io::{Sink, Source};
+use redis_bloom::codec::{
+    Error,
+    io::{Sink, Source},
+};
 
 /// Splits `data` into strings; the last string may be shorter than its length.
 pub(crate) fn split(mut data: &[u8]) -> Vec<Vec<u8>> {
@@ -50,7 +53,7 @@ pub(crate) struct Reading<'a>(pub(crate) std::slice::Iter<'a, Vec<u8>>);
 impl<'a> Source for Reading<'a> {
     type Piece = &'a Vec<u8>;
 
-    fn next(&mut self) -> Option<Self::Piece> {
-        self.0.next()
+    fn next(&mut self) -> Result<Self::Piece, Error> {
+        self.0.next().ok_or(Error::Truncated)
     }
 }

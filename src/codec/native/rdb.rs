@@ -49,7 +49,7 @@ pub fn save<'a>(filter: impl Into<Body<'a>>, sink: &mut impl Sink) {
 /// # Errors
 /// Any [`Error`]; nothing stays allocated.
 pub fn load(source: &mut impl Source, ceiling: u64) -> Result<Stored, Error> {
-    let header = source.next().ok_or(Error::Truncated)?;
+    let header = source.next()?;
     let (plan, present) = header::decode(header.as_ref())?;
     drop(header);
     let (bits, total, copies) = (plan.bit_bytes(), plan.end(), plan.copies());
@@ -59,7 +59,7 @@ pub fn load(source: &mut impl Source, ceiling: u64) -> Result<Stored, Error> {
     };
     let mut place = 0;
     while place < present {
-        let string = source.next().ok_or(Error::Truncated)?;
+        let string = source.next()?;
         let bytes = string.as_ref();
         let from = place;
         // Each string has something, so the strings end.

@@ -20,26 +20,26 @@ const GROWTH_SINCE: i32 = 4;
 /// # Errors
 /// Any [`Error`]; nothing stays allocated.
 pub fn load(source: &mut impl NumberSource, version: i32, ceiling: u64) -> Result<Filter, Error> {
-    let size = unsigned(source)?;
-    let count = unsigned(source)?;
-    let options = if version >= OPTIONS_SINCE { unsigned(source)? } else { 0 };
-    let growth = if version >= GROWTH_SINCE { Some(unsigned(source)?) } else { None };
+    let size = source.unsigned()?;
+    let count = source.unsigned()?;
+    let options = if version >= OPTIONS_SINCE { source.unsigned()? } else { 0 };
+    let growth = if version >= GROWTH_SINCE { Some(source.unsigned()?) } else { None };
     let chain = Chain::new(size, options, growth)?;
     if count == 0 || count > MAX_LAYERS as u64 {
         return Err(FilterError::Layers.into());
     }
     let (mut plans, mut layers, mut present) = (Vec::new(), Vec::new(), 0_u64);
     for _ in 0..count {
-        let capacity = unsigned(source)?;
-        let rate = double(source)?;
-        let probes = unsigned(source)?;
-        let bits_per_item = double(source)?;
+        let capacity = source.unsigned()?;
+        let rate = source.double()?;
+        let probes = source.unsigned()?;
+        let bits_per_item = source.double()?;
         let (bits, n2) = if version >= BITS_SINCE {
-            (unsigned(source)?, unsigned(source)?)
+            (source.unsigned()?, source.unsigned()?)
         } else {
             ((capacity as f64 * bits_per_item) as u64, 0)
         };
-        let string = source.next().ok_or(Error::Truncated)?;
+        let string = source.next()?;
         let bytes = string.as_ref();
         let link = Link {
             capacity,
@@ -54,18 +54,10 @@ pub fn load(source: &mut impl NumberSource, version: i32, ceiling: u64) -> Resul
         let mut plan = link.plan()?;
         let mut layer = stream::layer(&plan, bytes, &mut present, ceiling)?;
         drop(string);
-        plan.items = unsigned(source)?;
+        plan.items = source.unsigned()?;
         layer.set_counted(plan.items);
         plans.push(plan);
         layers.push(layer);
     }
     Ok(chain.plan(plans)?.with_layers(layers)?)
-}
-
-fn unsigned(source: &mut impl NumberSource) -> Result<u64, Error> {
-    source.unsigned().ok_or(Error::Truncated)
-}
-
-fn double(source: &mut impl NumberSource) -> Result<f64, Error> {
-    source.double().ok_or(Error::Truncated)
 }

@@ -89,17 +89,7 @@ const ROOM_FACTOR: u64 = 8;
 impl Layer {
     /// Makes an empty layer of a checked shape (`plan.rs`), if there is memory.
     pub fn new(shape: Shape, capacity: u64, error_rate: f64) -> Result<Self, Error> {
-        Ok(Self::over(Bits::zeroed(shape.words())?, shape, capacity, error_rate))
-    }
-
-    /// Makes a layer over these bits. If they are too few, the others arrive
-    /// ([`Self::make_room`]), and nobody may query it until then.
-    pub(super) fn over(bits: Bits, shape: Shape, capacity: u64, error_rate: f64) -> Self {
-        let kind = match shape {
-            Shape::Blocked(geometry) => Kind::Blocked(Blocked::new(geometry, bits)),
-            Shape::Classic(classic) => Kind::Classic(Box::new(ClassicLayer::new(classic, bits))),
-        };
-        Self { kind, counted: 0, capacity, error_rate }
+        LayerPlan { capacity, items: 0, error_rate, shape }.empty()
     }
 
     /// Makes room for the first `words` words, and for up to eight times as many in advance.
@@ -370,10 +360,14 @@ impl LayerPlan {
         Ok(self.over(Bits::zeroed(self.shape.words())?))
     }
 
-    /// Makes the layer over bits, which may be too few until all have arrived.
+    /// Makes the layer over bits. If they are too few, the others arrive ([`Layer::make_room`]),
+    /// and nobody may query it until then.
     pub(super) fn over(&self, bits: Bits) -> Layer {
-        let mut layer = Layer::over(bits, self.shape, self.capacity, self.error_rate);
-        layer.set_counted(self.items);
-        layer
+        let &Self { capacity, items, error_rate, shape } = self;
+        let kind = match shape {
+            Shape::Blocked(geometry) => Kind::Blocked(Blocked::new(geometry, bits)),
+            Shape::Classic(classic) => Kind::Classic(Box::new(ClassicLayer::new(classic, bits))),
+        };
+        Layer { kind, counted: items, capacity, error_rate }
     }
 }

@@ -6,7 +6,7 @@ use std::{ffi::CStr, marker::PhantomData};
 use redis_module::RedisBuffer;
 
 use super::{Context, Str, raw};
-use crate::codec::io;
+use crate::codec::{Error, io};
 
 /// A stream of strings and numbers, for the time of a callback.
 #[derive(Clone, Copy)]
@@ -79,18 +79,18 @@ impl io::NumberSink for Stream<'_> {
 impl io::Source for Stream<'_> {
     type Piece = RedisBuffer;
 
-    fn next(&mut self) -> Option<RedisBuffer> {
-        raw::load_string_buffer(self.0).ok()
+    fn next(&mut self) -> Result<RedisBuffer, Error> {
+        raw::load_string_buffer(self.0).map_err(|_| Error::Truncated)
     }
 }
 
 impl io::NumberSource for Stream<'_> {
-    fn unsigned(&mut self) -> Option<u64> {
-        raw::load_unsigned(self.0).ok()
+    fn unsigned(&mut self) -> Result<u64, Error> {
+        raw::load_unsigned(self.0).map_err(|_| Error::Truncated)
     }
 
-    fn double(&mut self) -> Option<f64> {
-        raw::load_double(self.0).ok()
+    fn double(&mut self) -> Result<f64, Error> {
+        raw::load_double(self.0).map_err(|_| Error::Truncated)
     }
 }
 

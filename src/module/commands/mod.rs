@@ -38,7 +38,7 @@ macro_rules! commands {
 
         /// Registers every command.
         pub(super) fn register(ctx: Context) -> Result<(), String> {
-            registration::add_category(ctx);
+            ctx.add_category(registration::CATEGORY);
             $($(command::<$file::$command>(ctx)?;)+)+
             Ok(())
         }

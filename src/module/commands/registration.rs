@@ -87,12 +87,7 @@ pub(super) const OWN_SINCE: &CStr = c"0.1.0";
 
 /// The ACL category of the commands that RedisBloom has too. Modules can add categories since
 /// Redis 7.4 and Valkey 8.
-const CATEGORY: &CStr = c"bloom";
-
-/// Adds the category; call this once, before the commands are registered.
-pub(super) fn add_category(ctx: Context) {
-    ctx.add_category(CATEGORY);
-}
+pub(super) const CATEGORY: &CStr = c"bloom";
 
 impl CommandSpec {
     /// Registers the command. The error is a line for the log.

@@ -2,7 +2,10 @@
 //! filter.
 
 use redis_bloom::{
-    codec::io::{NumberSource, Source},
+    codec::{
+        Error,
+        io::{NumberSource, Source},
+    },
     filter::Filter,
 };
 
@@ -32,26 +35,26 @@ impl Fields {
 impl<'a> Source for FieldReader<'a> {
     type Piece = &'a [u8];
 
-    fn next(&mut self) -> Option<&'a [u8]> {
+    fn next(&mut self) -> Result<&'a [u8], Error> {
         match self.0.next() {
-            Some(Value::String(bytes)) => Some(bytes),
-            _ => None,
+            Some(Value::String(bytes)) => Ok(bytes),
+            _ => Err(Error::Truncated),
         }
     }
 }
 
 impl NumberSource for FieldReader<'_> {
-    fn unsigned(&mut self) -> Option<u64> {
+    fn unsigned(&mut self) -> Result<u64, Error> {
         match self.0.next() {
-            Some(Value::Unsigned(value)) => Some(*value),
-            _ => None,
+            Some(Value::Unsigned(value)) => Ok(*value),
+            _ => Err(Error::Truncated),
         }
     }
 
-    fn double(&mut self) -> Option<f64> {
+    fn double(&mut self) -> Result<f64, Error> {
         match self.0.next() {
-            Some(Value::Double(value)) => Some(*value),
-            _ => None,
+            Some(Value::Double(value)) => Ok(*value),
+            _ => Err(Error::Truncated),
         }
     }
 }
