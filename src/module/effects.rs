@@ -193,9 +193,7 @@ pub(crate) fn merged(ctx: Context, key: Str, created: bool, growth: Growth) {
         ctx.notify(c"bloom.reserve", key);
     }
     ctx.notify(c"bloom.merge", key);
-    if growth != Growth::default() {
-        publish_growth(ctx, key, growth);
-    }
+    publish_growth(ctx, key, growth);
 }
 
 /// Announces a restored filter, or a chunk of one (BF.LOADCHUNK). Publishes an event only if the

@@ -68,7 +68,10 @@ pub(super) fn behind(bits: u64, from: u64, bytes: &[u8]) -> Result<u64, Error> {
     if to == from || (from < bits && to > bits) {
         return Err(Error::Order { from, to, received: 0 });
     }
-    stream::check_words(from.min(bits), to.min(bits))?;
+    let words = from.min(bits)..to.min(bits);
+    if !(words.start.is_multiple_of(stream::WORD) && words.end.is_multiple_of(stream::WORD)) {
+        return Err(Error::Unaligned { from: words.start, to: words.end });
+    }
     Ok(to)
 }
 

@@ -74,14 +74,6 @@ pub(in crate::codec) fn layer(
     Ok(layer)
 }
 
-/// Checks that a range of bytes is whole words.
-pub(super) fn check_words(from: u64, to: u64) -> Result<(), crate::codec::Error> {
-    if from.is_multiple_of(WORD) && to.is_multiple_of(WORD) {
-        return Ok(());
-    }
-    Err(crate::codec::Error::Unaligned { from, to })
-}
-
 /// Whether every bit of `bytes` at position `from` is set already.
 pub(in crate::codec) fn holds(filter: &Filter, from: u64, bytes: &[u8]) -> bool {
     let mut stored = Vec::new();

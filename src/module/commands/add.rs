@@ -119,8 +119,8 @@ impl Command for MultiAdd {
     };
 
     fn run(call: &Call) -> Result<(), Refusal> {
-        let (_, items) = call.key_and_rest(1)?;
-        add(call, call.open(Access::Write)?, None, items, true)?.reply(call);
+        let (name, items) = call.key_and_rest(1)?;
+        add(call, Key::open(call.ctx, name, Access::Write), None, items, true)?.reply(call);
         Ok(())
     }
 }
@@ -146,7 +146,7 @@ impl Command for Insert {
     };
 
     fn run(call: &Call) -> Result<(), Refusal> {
-        let (_, words) = call.key_and_rest(2)?;
+        let (name, words) = call.key_and_rest(2)?;
         let mut words = words.iter();
         let obeyed = || call.ctx.is_replayed();
         let (options, has_items) =
@@ -155,7 +155,8 @@ impl Command for Insert {
         if has_items && items.is_empty() {
             return Err(Refusal::ARITY);
         }
-        add(call, call.open(Access::Write)?, Some(&options), items, false)?.reply(call);
+        let key = Key::open(call.ctx, name, Access::Write);
+        add(call, key, Some(&options), items, false)?.reply(call);
         Ok(())
     }
 }

@@ -45,11 +45,12 @@ impl Command for BulkAdd {
     };
 
     fn run(call: &Call) -> Result<(), Refusal> {
-        let (_, words) = call.key_and_rest(2)?;
+        let (name, words) = call.key_and_rest(2)?;
         let mut words = words.iter();
         let (options, format) = args::bulk_add(&mut words.by_ref().map(|word| word.bytes()))?;
         let items = Packed::new(format, blob(words.as_slice())?)?;
-        let added = add::add(call, call.open(Access::Write)?, Some(&options), items, true)?;
+        let key = Key::open(call.ctx, name, Access::Write);
+        let added = add::add(call, key, Some(&options), items, true)?;
         let new = &added.new;
         reply(call, new.count(), &packed::pack_answers(new.iter()), added.error);
         Ok(())

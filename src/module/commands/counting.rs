@@ -51,8 +51,8 @@ impl Command for Count {
     };
 
     fn run(call: &Call) -> Result<(), Refusal> {
-        let (_, [item]) = call.key_and()?;
-        let mut key = call.open(Access::Read)?;
+        let (name, [item]) = call.key_and()?;
+        let mut key = Key::open(call.ctx, name, Access::Read);
         let paged = counting(call, &mut key, &[item])?;
         let count = paged.map_or(0, |paged| paged.count(paged.hash(item.bytes())));
         call.ctx.reply_integer(count);
@@ -73,7 +73,7 @@ impl Command for Del {
 
     fn run(call: &Call) -> Result<(), Refusal> {
         let (name, items) = call.key_and_rest(1)?;
-        let mut key = call.open(Access::Write)?;
+        let mut key = Key::open(call.ctx, name, Access::Write);
         let mut gone = Chunks::default();
         if let Some(paged) = counting(call, &mut key, items)? {
             let (before, refused) = (Share::of_pages(paged), paged.refused_deletions());

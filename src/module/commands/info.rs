@@ -8,6 +8,8 @@
 
 use std::ffi::CStr;
 
+use Shown::{Double, Int, Null};
+
 use super::{Argument, Call, Command, CommandSpec};
 use crate::{
     command::{number, refusal::Refusal},
@@ -84,7 +86,7 @@ const fn field(
 /// The value of a field. All values are computed before the reply begins, because a map that stops
 /// in the middle leaves the client out of step.
 enum Shown {
-    Integer(u64),
+    Int(u64),
     Double(f64),
     Bool(bool),
     Null,
@@ -99,11 +101,11 @@ const FULL: usize = 5;
 
 /// Every field.
 const FIELDS: [Field; 16] = [
-    field(c"CAPACITY", c"Capacity", |f| int(f.capacity()), |p| int(p.stack(stored_items(p)).1)),
-    field(c"SIZE", c"Size", |f| int(f.bytes()), |p| int(p.bytes())),
+    field(c"CAPACITY", c"Capacity", |f| Int(f.capacity()), |p| Int(p.stack(stored_items(p)).1)),
+    field(c"SIZE", c"Size", |f| Int(f.bytes()), |p| Int(p.bytes())),
     // Of pages, the layers that a stack would have.
-    field(c"FILTERS", c"Number of filters", layer_count, |p| int(p.stack(stored_items(p)).0)),
-    field(c"ITEMS", c"Number of items inserted", |f| int(f.items()), |p| int(items_of(p))),
+    field(c"FILTERS", c"Number of filters", layer_count, |p| Int(p.stack(stored_items(p)).0)),
+    field(c"ITEMS", c"Number of items inserted", |f| Int(f.items()), |p| Int(items_of(p))),
     field(
         c"EXPANSION",
         c"Expansion rate",
@@ -111,32 +113,32 @@ const FIELDS: [Field; 16] = [
         |paged| int_or_null(paged.expansion().factor()),
     ),
     // The requested rate, which the filter does not exceed on average.
-    field(c"ERROR", c"Error rate", |f| double(f.error_rate()), |p| double(p.error_rate())),
+    field(c"ERROR", c"Error rate", |f| Double(f.error_rate()), |p| Double(p.error_rate())),
     // The current rate: of layers estimated from the bits that are set, of pages exact.
     field(
         c"FPR",
         c"False positive rate",
-        |filter| double(filter.estimate().error_rate),
-        |paged| double(paged.estimate().error_rate),
+        |filter| Double(filter.estimate().error_rate),
+        |paged| Double(paged.estimate().error_rate),
     ),
     // The share of bits that are set, about one half at capacity; of pages, the share of slots.
-    field(c"FILL", c"Fill", |f| double(f.estimate().fill), |p| double(p.estimate().fill)),
+    field(c"FILL", c"Fill", |f| Double(f.estimate().fill), |p| Double(p.estimate().fill)),
     field(c"LAYERS", c"Layers", layers, parts),
     // Slots whose count is the highest, which stay; null for a filter without counts.
-    field(c"SATURATED", c"Saturated counters", |_| Shown::Null, |p| int_or_null(p.saturated())),
+    field(c"SATURATED", c"Saturated counters", |_| Null, |p| int_or_null(p.saturated())),
     // Refused deletions of items that tested present, since the filter was created, loaded or
     // copied on this server; null for a filter without counts.
     field(
         c"UNDELETED",
         c"Refused deletions",
-        |_| Shown::Null,
+        |_| Null,
         |paged| int_or_null(paged.counts().then(|| paged.refused_deletions())),
     ),
     // The number of the shard and the number of shards; null for a filter that is no shard.
     field(c"SHARD", c"Shard", |f| shard(f.shard()), |p| shard(p.shard())),
     // How the filter forgets, and the generations, oldest first; null for one that does not.
-    field(c"WINDOW", c"Window", |_| Shown::Null, window),
-    field(c"GENERATIONS", c"Generations", |_| Shown::Null, generations),
+    field(c"WINDOW", c"Window", |_| Null, window),
+    field(c"GENERATIONS", c"Generations", |_| Null, generations),
     // Which filter it is. No addition changes it, and a filter with another seed has another one.
     field(
         c"IDENTITY",
@@ -159,16 +161,8 @@ const WORDS: [Argument; FIELDS.len()] = {
     words
 };
 
-const fn int(number: u64) -> Shown {
-    Shown::Integer(number)
-}
-
 fn int_or_null(number: Option<impl Into<u64>>) -> Shown {
-    number.map_or(Shown::Null, |number| int(number.into()))
-}
-
-const fn double(number: f64) -> Shown {
-    Shown::Double(number)
+    number.map_or(Null, |number| Int(number.into()))
 }
 
 fn hexadecimal(number: u64) -> Shown {
@@ -176,7 +170,7 @@ fn hexadecimal(number: u64) -> Shown {
 }
 
 fn layer_count(filter: &Filter) -> Shown {
-    int(filter.layers().len() as u64)
+    Int(filter.layers().len() as u64)
 }
 
 fn product(filter: &Filter) -> Shown {
@@ -189,31 +183,31 @@ fn product(filter: &Filter) -> Shown {
 }
 
 fn shard(shard: Option<Shard>) -> Shown {
-    let numbers = |shard: Shard| [shard.index(), shard.count()].map(|number| int(number.into()));
-    shard.map_or(Shown::Null, |shard| Shown::List(numbers(shard).into()))
+    let numbers = |shard: Shard| [shard.index(), shard.count()].map(|number| Int(number.into()));
+    shard.map_or(Null, |shard| Shown::List(numbers(shard).into()))
 }
 
 fn window(paged: &Paged) -> Shown {
     let Some(Rules { span, generations, refresh }) = paged.window().map(|window| window.rules)
     else {
-        return Shown::Null;
+        return Null;
     };
     let (kind, milliseconds) = match span {
-        Span::Time(span) => (c"time", int(span)),
-        Span::Items => (c"count", Shown::Null),
+        Span::Time(span) => (c"time", Int(span)),
+        Span::Items => (c"count", Null),
     };
     Shown::Map(vec![
         (c"Kind", Shown::Word(kind)),
         (c"Milliseconds", milliseconds),
-        (c"Generations", int(generations.into())),
+        (c"Generations", Int(generations.into())),
         (c"Refresh", Shown::Bool(refresh)),
-        (c"Capacity", int(paged.capacity())),
+        (c"Capacity", Int(paged.capacity())),
     ])
 }
 
 fn generations(paged: &Paged) -> Shown {
     let Some(window) = paged.window() else {
-        return Shown::Null;
+        return Null;
     };
     let (now, rules) = (clock(), window.rules);
     let generations = window.generations.iter().map(|&Generation { start, items }| {
@@ -224,7 +218,7 @@ fn generations(paged: &Paged) -> Shown {
         };
         Shown::Map(vec![
             (c"Started", int_or_null(started)),
-            (c"Items", int(items)),
+            (c"Items", Int(items)),
             (c"Alive", Shown::Bool(rules.is_alive(start, now))),
         ])
     });
@@ -261,12 +255,12 @@ fn parts(paged: &Paged) -> Shown {
 /// A layer, or all pages, made for `error_rate`.
 fn described(capacity: u64, items: u64, bytes: u64, error_rate: f64, now: Estimate) -> Shown {
     Shown::Map(vec![
-        (c"Capacity", int(capacity)),
-        (c"Items", int(items)),
-        (c"Size", int(bytes)),
-        (c"Error rate", double(error_rate)),
-        (c"False positive rate", double(now.error_rate)),
-        (c"Fill", double(now.fill)),
+        (c"Capacity", Int(capacity)),
+        (c"Items", Int(items)),
+        (c"Size", Int(bytes)),
+        (c"Error rate", Double(error_rate)),
+        (c"False positive rate", Double(now.error_rate)),
+        (c"Fill", Double(now.fill)),
     ])
 }
 
@@ -276,7 +270,7 @@ impl Field {
         let shown = match filter {
             Stored::Layers(filter) => (self.layers)(filter),
             Stored::Pages(paged) => (self.pages)(paged),
-            Stored::Partial(_) => Shown::Null,
+            Stored::Partial(_) => Null,
         };
         (self.label, shown)
     }
@@ -285,7 +279,7 @@ impl Field {
 impl Shown {
     fn reply(&self, ctx: Context) {
         match self {
-            Self::Integer(number) => ctx.reply_integer(*number),
+            Self::Int(number) => ctx.reply_integer(*number),
             Self::Double(number) => ctx.reply_double(*number),
             Self::Bool(yes) => ctx.reply_bool(*yes),
             Self::Null => ctx.reply_null(),

@@ -15,7 +15,7 @@ use std::{
 use registration::{CommandSpec, Uses};
 
 use super::{
-    api::{Access, Context, Key, Str, logged, raw},
+    api::{Context, Str, logged, raw},
     limit,
     panic_guard::guarded,
     stats, unapplied,
@@ -129,13 +129,6 @@ impl<'a> Call<'a> {
     fn key_and<const N: usize>(&self) -> Result<(Str<'a>, [Str<'a>; N]), Refusal> {
         let (key, rest) = self.key_and_rest(N)?;
         Ok((key, *<&[Str<'a>; N]>::try_from(rest).map_err(|_| Refusal::ARITY)?))
-    }
-
-    /// The open key.
-    #[inline]
-    fn open(&self, access: Access) -> Result<Key, Refusal> {
-        let (name, _) = self.key_and_rest(0)?;
-        Ok(Key::open(self.ctx, name, access))
     }
 }
 
