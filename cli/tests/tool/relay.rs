@@ -125,7 +125,9 @@ impl Relay {
                     (tool.try_clone().expect("a socket"), there.try_clone().expect("a socket"));
                 thread::spawn(move || {
                     let _ = std::io::copy(&mut from, &mut back);
-                    let _ = back.shutdown(Shutdown::Both);
+                    // What the tool still sends must be read: the kernel would keep a connection
+                    // that was shut down with a full buffer for a minute.
+                    let _ = back.shutdown(Shutdown::Write);
                 });
                 let (left, kept, sender) = (left.clone(), kept.clone(), sender.clone());
                 thread::spawn(move || {
