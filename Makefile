@@ -141,7 +141,7 @@ test: ## All checks that a change must pass; lists the skipped tests at the end
 	@scripts/tally 'make test' $(MAKE) --no-print-directory $(TEST)
 
 .PHONY: check
-check: ## What most mistakes fail, in under 3 minutes: formatting, lints, the tests in Rust but the long ones of tests/long
+check: ## What most mistakes fail, in some four minutes: formatting, lints, the tests in Rust but the long ones of tests/long
 	@scripts/tally 'make check' $(MAKE) --no-print-directory fmt-check lint test-quick
 
 .PHONY: fmt-check
@@ -157,7 +157,7 @@ fmt-check: ## Check the formatting
 lint: $(dir $(CLIENT_RS))Cargo.lock ## Clippy, no warnings, with and without the module; long lines; links of the documents
 	@scripts/setup
 	@scripts/long-lines
-	@scripts/long-tests tests/filter tests/codec tests/server examples/sizing >/dev/null
+	@scripts/long-tests tests/filter tests/codec tests/server cli/tests/tool examples/sizing >/dev/null
 	@scripts/test-check-links
 	@scripts/check-links .
 	@scripts/site-summary . >/dev/null
@@ -215,18 +215,22 @@ test-server: build ## Tests of the release build in a real server
 	@scripts/setup tests
 	$(SERVER_TESTS) --show-output
 
+CLI_TESTS := REDIS_BLOOM_SO="$$(realpath "$(SO)")" $(AT_ONCE) cargo test --profile cli --package redis-bloom-cli $(LOCKED)
+
 .PHONY: test-cli
 test-cli: build ## Tests of the tool against real servers
 	@scripts/setup tests
-	REDIS_BLOOM_SO="$$(realpath "$(SO)")" $(AT_ONCE) cargo test --profile cli --package redis-bloom-cli $(LOCKED) -- --show-output
+	$(CLI_TESTS) -- --show-output
 
 .PHONY: test-quick
-test-quick: build ## The tests of test-pure and test-server without the long ones
+test-quick: build ## The tests of test-pure, test-server and test-cli without the long ones
 	@scripts/setup tests
 	skip=$$(scripts/long-tests tests/filter tests/codec examples/sizing); \
 		cargo test $(PURE) $(LOCKED) -- $$skip
 	skip=$$(scripts/long-tests tests/server); \
 		$(SERVER_TESTS) $$skip
+	skip=$$(scripts/long-tests cli/tests/tool); \
+		$(CLI_TESTS) -- $$skip
 	@echo "The $$(grep -vc '^#' tests/long) tests of tests/long were left out: make test runs them."
 
 .PHONY: test-huge
