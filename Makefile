@@ -133,7 +133,7 @@ clean: ## Remove everything that was built, and the data of make run
 ##@ Test
 
 # In this order: what fails soonest comes first.
-TEST := fmt-check lint-and-build test-lints test-tally test-platform test-release check-pure check-registers test-in-process \
+TEST := fmt-check lint test-lints test-tally test-platform test-release check-pure check-registers test-in-process \
 	test-server test-huge test-waiting test-deployed
 
 .PHONY: test
@@ -167,11 +167,6 @@ lint: $(dir $(CLIENT_RS))Cargo.lock ## Clippy, no warnings, with and without the
 	cargo clippy --all-targets --package redis-bloom-cli --package redis-bloom-calculator --package redis-bloom-harness $(LOCKED) -- -D warnings
 	cargo clippy --all-targets --manifest-path $(CLIENT_RS) -- -D warnings
 	scripts/compare --lint
-
-.PHONY: lint-and-build
-lint-and-build: ## lint, build and cli at the same time: a build is one thread most of the time
-	@scripts/setup
-	scripts/at-once lint build cli
 
 .PHONY: test-lints
 test-lints: ## Check that clippy refuses code that can panic
@@ -271,10 +266,11 @@ test-contrib: build ## contrib/ansible on a server of its own, and the files of 
 test-docker: build cli ## The lines of docs/guide/docker.md and contrib/docker/README.md, with podman in the place of docker (as root)
 	REDIS_BLOOM_SO="$$(realpath "$(SO)")" REDIS_BLOOM_TOOL="$$(realpath "$(TOOL)")" scripts/test-docker
 
-# What all need is built before.
+# What all need is installed and built before.
 .PHONY: test-deployed
-test-deployed: packages ## test-contrib, test-docker, test-packages and doc at the same time
+test-deployed: build cli ## test-contrib, test-docker, test-packages and doc at the same time
 	@scripts/setup server clients monitoring packages
+	@if [ "$$(id -u)" = 0 ] && unshare --mount true 2>/dev/null; then scripts/setup containers; fi
 	scripts/at-once test-contrib test-docker test-packages doc
 
 # Not part of make test: the first run compiles mdBook, and a toolchain for WebAssembly.

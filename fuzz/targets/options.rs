@@ -21,7 +21,7 @@ fn check(options: Options) {
             expansion: options.expansion.unwrap_or(filter::Expansion::NONSCALING),
             seed: options.seed.unwrap_or(0),
             cells: options.cells,
-            shard: None,
+            shard: options.shard,
         };
         assert_eq!(params.check(), Ok(()), "the parser accepts a number that is out of range");
         // Must not panic; it may be refused.

@@ -1,4 +1,4 @@
-//! The error texts that clients see. No other file has any but `filter/error.rs`, of merges.
+//! The error texts that clients see. Those of merges are in `filter/error.rs`, all others are here.
 //!
 //! The words after the error code are RedisBloom's, because clients and their tests know them. The
 //! code (`ERR`) is always present, although some of RedisBloom's texts lack it: clients split it

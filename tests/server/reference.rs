@@ -166,11 +166,14 @@ fn refusals() -> Vec<String> {
     // The texts of merges stand with their errors.
     let of_merges = found.iter().position(|text| text == "ERR {why}").expect("the text of a merge");
     found.remove(of_merges);
+    let before = found.len();
     let source = text("src/filter/error.rs");
     let (_, code) = source.split_once("\npub enum Unmergeable {").expect("the errors");
     let (code, _) = code.split_once("\n}\n").expect("an end");
     let texts = code.split("#[error(\"").skip(1).filter_map(|text| text.split_once("\")]"));
     found.extend(texts.map(|(text, _)| format!("ERR {text}")));
+    // Each error has a text that was found, in the place of the one of all merges.
+    assert_eq!(found.len() - before, code.matches("#[error(").count());
     found
 }
 

@@ -148,12 +148,12 @@ fn memory_usage_is_correct_within_one_per_cent() {
         make(&mut server.client());
         // Forgotten slots of a window are removed between commands.
         let usage = || server.client().run("MEMORY USAGE k").int();
-        let (grown, usage) = loop {
-            let (first, grown) = (usage(), settled_memory(&server) - before);
-            if usage() == first {
-                break (grown, first);
-            }
-        };
+        let (mut grown, mut first) = (0, 0);
+        wait_until("nothing more is removed", || {
+            (first, grown) = (usage(), settled_memory(&server) - before);
+            usage() == first
+        });
+        let usage = first;
         let off = (usage - grown).abs();
         println!("{what}: MEMORY USAGE {usage}, used_memory {grown}");
         assert!(off <= grown / 100 + 200, "{what}: MEMORY USAGE {usage}, used_memory {grown}");

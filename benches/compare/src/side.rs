@@ -47,7 +47,7 @@ macro_rules! side {
                     capacity: case.capacity,
                     expansion: Expansion::new(2).expect("a factor in range"),
                     seed: 7,
-                    // The same in every commit: bits, and no shard if there are shards.
+                    // Fields that only some commits have: bits, no shard.
                     ..Plan::default().params()
                 };
                 Self::new(&params, u64::MAX).expect("memory for the filter")

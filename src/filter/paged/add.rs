@@ -340,8 +340,8 @@ impl Paged {
         }
     }
 
-    /// Counts what additions within the [`Self::room`] did to the pages, of which these were the
-    /// payloads before, and answers each.
+    /// Counts what additions did to the pages: one, or as many as there was [`Self::room`] for.
+    /// `before` has the payload of each slot before, `None` if it is new. Answers each.
     #[inline]
     fn note(&mut self, writing: Writing, before: &[Option<u64>], mut answer: impl FnMut(Addition)) {
         let generations = self.pages.generations();
@@ -352,7 +352,7 @@ impl Paged {
             if let Some((window, ..)) = &mut window
                 && addition.changed
             {
-                window.leaves(before.map(|payload| generations.age(payload)));
+                before.into_iter().for_each(|payload| window.leaves(generations.age(payload)));
                 changed += 1;
             }
         }

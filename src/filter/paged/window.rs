@@ -187,12 +187,10 @@ impl Window {
         self.sweep.oldest < self.first_alive()
     }
 
-    /// Counts that an item of a generation of this age came again. A dead one counts no items any
-    /// more.
+    /// Counts an item less in the generation of this age, if that is alive.
     #[inline]
-    pub(super) fn leaves(&mut self, age: Option<u64>) {
-        let older = age.and_then(|age| (self.generations.len() - 1).checked_sub(age as usize));
-        if let Some(older) = older {
+    pub(super) fn leaves(&mut self, age: u64) {
+        if let Some(older) = (self.generations.len() - 1).checked_sub(age as usize) {
             let items = &mut self.generations[older].items;
             *items = items.saturating_sub(1);
         }
@@ -341,14 +339,16 @@ impl Paged {
         Ok(())
     }
 
-    /// Counts additions that changed a slot, at most [`SWEEP_EVERY`]. Sweeps a page and opens a
-    /// generation if it is time.
+    /// Counts additions that changed a slot: one, or as many as there was [`room`](Self::room) for.
+    /// Sweeps a page and opens a generation if it is time.
     #[inline]
     pub(super) fn moved_to_newest(&mut self, changed: u8) {
         let capacity = self.capacity;
         let Some((window, pages, _)) = self.window_mut() else {
             return;
         };
+        let room = window.until_sweep().min(window.left(capacity));
+        debug_assert!(changed == 1 || u64::from(changed) <= room, "{changed} of {room}");
         if let Some(newest) = window.generations.last_mut() {
             newest.items = newest.items.saturating_add(changed.into());
         }

@@ -107,6 +107,20 @@ pub(super) fn bounds(select: impl Select, block: &[u64], bucket: usize) -> (Rang
     }
 }
 
+/// Calls a function for the slots that a word holds, which it compares without a branch between
+/// them. It may meet slots of later buckets, or bits of the gap and the ends: 64 bits lie below the
+/// slots.
+macro_rules! in_groups {
+    ($format:expr, $function:ident($($argument:expr),*)) => {
+        match $format.width() {
+            ..=16 => $function::<4>($($argument),*),
+            17..=21 => $function::<3>($($argument),*),
+            22..=32 => $function::<2>($($argument),*),
+            _ => $function::<1>($($argument),*),
+        }
+    };
+}
+
 /// Looks for the slot of a bucket that matches the tag bits `tag`.
 #[inline(always)]
 pub(super) fn find(
@@ -117,18 +131,11 @@ pub(super) fn find(
     tag: u64,
 ) -> Found {
     let (indices, end) = bounds(select, block, bucket);
-    // The slots that a word holds are compared without a branch between them.
-    let slot = match format.width() {
-        ..=16 => find_slot::<4>(block, format, indices, tag),
-        17..=21 => find_slot::<3>(block, format, indices, tag),
-        22..=32 => find_slot::<2>(block, format, indices, tag),
-        _ => find_slot::<1>(block, format, indices, tag),
-    };
+    let slot = in_groups!(format, find_slot(block, format, indices, tag));
     Found { end, slot }
 }
 
-/// Looks among these indices, `GROUP` at once. A group may have slots of later buckets, or bits of
-/// the gap and the ends: 64 bits lie below the slots.
+/// Looks among these indices, `GROUP` at once.
 #[inline(always)]
 fn find_slot<const GROUP: usize>(
     block: &[u64],
@@ -200,12 +207,7 @@ pub(super) fn retain(
         let zeros = !block[number] & u64::MAX >> (WORD - 1 - last);
         let count = zeros.count_ones() as usize;
         first -= count;
-        let mut gone = match format.width() {
-            ..=16 => dead_slots::<4>(block, format, first..first + count, &dead),
-            17..=21 => dead_slots::<3>(block, format, first..first + count, &dead),
-            22..=32 => dead_slots::<2>(block, format, first..first + count, &dead),
-            _ => dead_slots::<1>(block, format, first..first + count, &dead),
-        };
+        let mut gone = in_groups!(format, dead_slots(block, format, first..first + count, &dead));
         while gone != 0 {
             let i = gone.ilog2();
             gone ^= 1 << i;
@@ -217,7 +219,8 @@ pub(super) fn retain(
     kept
 }
 
-/// Which of at most 64 slots are dead, one bit for each. Looks at `GROUP` at once, as `find_slot`.
+/// Which of at most 64 slots are dead, one bit for each, `GROUP` at once. `dead` is also asked for
+/// bits that are no slot.
 #[inline(always)]
 fn dead_slots<const GROUP: usize>(
     block: &[u64],

@@ -68,8 +68,16 @@ fn an_addition_without_memory_changes_nothing() {
 
 #[test]
 fn a_batch_without_memory_stops_where_its_answers_stop() {
-    for make in [|| growing(0.01), || counting(0.01, 100, 2)] {
+    let makes = [
+        || growing(0.01),
+        || counting(0.01, 100, 2),
+        || paged(&params(0.01, 10_000, 0, 1), Some(super::last_items(4, true))),
+        || paged(&params(0.01, 10_000, 0, 1), Some(time(60_000, 4, true))),
+    ];
+    for make in makes {
         let (mut filter, mut steady) = (make(), make());
+        filter.turn(0);
+        steady.turn(0);
         let batch: Vec<_> = (0..6_000).map(|number| item(1, number)).collect();
         let mut next = 0;
         while next < batch.len() {

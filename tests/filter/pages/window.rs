@@ -77,7 +77,9 @@ fn model(pages: Pages) -> Model {
 
 #[test]
 fn a_window_remembers_what_came_in_it_and_no_more() {
-    for pages in [crowded(9, PAYLOAD), pages(0.01, 0, Growth::Endless, PAYLOAD)] {
+    // Slots of all widths, of which a word has one to four.
+    let crowds = [9, 12, 13, 17, 18, 28, 29].map(|tag_bits| crowded(tag_bits, PAYLOAD));
+    for pages in crowds.into_iter().chain([pages(0.01, 0, Growth::Endless, PAYLOAD)]) {
         let mut model = model(pages);
         // Bursts and quiet times; a third of the items come again.
         for (turn, items) in [3_000, 100, 20_000, 0, 0, 500, 30, 0, 1, 0, 8_000, 8_000, 10, 10, 10]
