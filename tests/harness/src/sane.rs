@@ -46,9 +46,10 @@ pub fn settled_memory(server: &Server) -> i64 {
     wait_until("the other connections are closed", || {
         // The server gives other buffers to a connection that is some seconds old.
         let mut client = server.client();
+        let settled = client.run("CLIENT LIST TYPE normal").text().lines().count() == 1
+            && client.memory("lazyfree_pending_objects") == 0;
         used = client.memory("used_memory");
-        client.run("CLIENT LIST TYPE normal").text().lines().count() == 1
-            && client.memory("lazyfree_pending_objects") == 0
+        settled
     });
     used
 }
