@@ -1,4 +1,5 @@
-//! The error texts that clients see. Those of merges are in `filter/error.rs`, all others are here.
+//! The error texts that clients see. Only the texts of BF.MERGE are in another file,
+//! `filter/error.rs`.
 //!
 //! The words after the error code are RedisBloom's, because clients and their tests know them. The
 //! code (`ERR`) is always present, although some of RedisBloom's texts lack it: clients split it

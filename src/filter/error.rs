@@ -36,7 +36,7 @@ pub enum Error {
     Unmergeable(#[from] Unmergeable),
 }
 
-/// Why filters cannot be merged, for what they are or hold.
+/// Why filters cannot be merged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[expect(missing_docs, reason = "the texts say it")]
 pub enum Unmergeable {

@@ -43,7 +43,7 @@ const MOST_UNITED: u64 = 1 << 24;
 /// Slots that are copied, compared and freed in the time in which one is moved.
 const COPIED_PER_MOVED: u64 = 64;
 
-/// The refusal of equal parameters with other shapes: another version computed one of them.
+/// For filters with equal parameters and different shapes: another version made one of them.
 const OTHER_SHAPE: Unmergeable = Unmergeable::Differ("the size of a layer");
 
 /// A filter of a union.

@@ -69,8 +69,8 @@ pub struct Params {
     pub seed: u64,
     /// Whether the filter has bits or counters.
     pub cells: CellKind,
-    /// Which shard of a sharded filter it is, if it is one; only native filters are. `None`: it
-    /// takes all items. The filter does not check its items: its caller does.
+    /// The shard of a sharded filter that this filter is. Only a native filter can be a shard.
+    /// `None` for a filter that takes all items. The caller checks the items, not the filter.
     pub shard: Option<Shard>,
 }
 

@@ -332,6 +332,20 @@ fn an_aof_with_creations_that_there_is_no_memory_for() {
     assert_eq!(made, fillers + keys.len() + 2);
     let refused = unapplied(client).checked_sub(unapplied_here).expect("all are counted");
     assert!((1..FILLERS).contains(&refused), "{refused} fillers did not fit");
+    // The cure in docs/guide/incidents.md: the same files, and more memory.
+    let mut cured = Server::with().start();
+    cured.kill();
+    let (from, to) = [&server, &cured].map(|server| server.dir().join("appendonlydir")).into();
+    std::fs::create_dir(&to).expect("it is made");
+    for file in std::fs::read_dir(from).expect("the files of the AOF") {
+        let file = file.expect("a file");
+        std::fs::copy(file.path(), to.join(file.file_name())).expect("it is copied");
+    }
+    cured.configure("appendonly yes");
+    cured.relaunch();
+    assert_eq!(unapplied(&mut cured.client()), 0);
+    assert_eq!(mexists(&mut cured.client(), "inserted", &["a", "b", "c", "d"]), [true; 4]);
+    drop(cured);
     for key in &keys {
         assert_eq!(client.cmd(&["BF.ADD", key, "f"]), err(NO_COPY), "{key}");
         assert_eq!(client.cmd(&["DEL", key]), int(1), "{key}");

@@ -340,8 +340,9 @@ impl Paged {
         }
     }
 
-    /// Counts what additions did to the pages: one, or as many as there was [`Self::room`] for.
-    /// `before` has the payload of each slot before, `None` if it is new. Answers each.
+    /// Counts what additions did to the pages, and answers each. There is one addition, or at most
+    /// as many as [`Self::room`] allowed. `before` has the payload that each slot had; `None` for a
+    /// new slot.
     #[inline]
     fn note(&mut self, writing: Writing, before: &[Option<u64>], mut answer: impl FnMut(Addition)) {
         let generations = self.pages.generations();
@@ -349,11 +350,12 @@ impl Paged {
         for &before in before {
             let addition = writing.addition(before);
             answer(addition);
-            if let Some((window, ..)) = &mut window
-                && addition.changed
-            {
-                before.into_iter().for_each(|payload| window.leaves(generations.age(payload)));
+            let Some((window, ..)) = &mut window else { continue };
+            if addition.changed {
                 changed += 1;
+                if let Some(payload) = before {
+                    window.leaves(generations.age(payload));
+                }
             }
         }
         if changed > 0 {

@@ -187,7 +187,7 @@ impl Window {
         self.sweep.oldest < self.first_alive()
     }
 
-    /// Counts an item less in the generation of this age, if that is alive.
+    /// Counts one item less in the generation of this age, if the generation is alive.
     #[inline]
     pub(super) fn leaves(&mut self, age: u64) {
         if let Some(older) = (self.generations.len() - 1).checked_sub(age as usize) {
@@ -339,8 +339,8 @@ impl Paged {
         Ok(())
     }
 
-    /// Counts additions that changed a slot: one, or as many as there was [`room`](Self::room) for.
-    /// Sweeps a page and opens a generation if it is time.
+    /// Counts additions that changed a slot, then sweeps a page and opens a generation if it is
+    /// time. There is one addition, or at most as many as [`room`](Self::room) allowed.
     #[inline]
     pub(super) fn moved_to_newest(&mut self, changed: u8) {
         let capacity = self.capacity;

@@ -107,9 +107,9 @@ pub(super) fn bounds(select: impl Select, block: &[u64], bucket: usize) -> (Rang
     }
 }
 
-/// Calls a function for the slots that a word holds, which it compares without a branch between
-/// them. It may meet slots of later buckets, or bits of the gap and the ends: 64 bits lie below the
-/// slots.
+/// Calls a function with the number of slots that fit into a word. It can look at these without a
+/// branch between them. A word may also have slots of later buckets, or bits of the gap and the
+/// ends: 64 bits lie below the slots.
 macro_rules! in_groups {
     ($format:expr, $function:ident($($argument:expr),*)) => {
         match $format.width() {
@@ -219,8 +219,9 @@ pub(super) fn retain(
     kept
 }
 
-/// Which of at most 64 slots are dead, one bit for each, `GROUP` at once. `dead` is also asked for
-/// bits that are no slot.
+/// Returns a bit for each of at most 64 slots: 1 if the slot is dead. Reads `GROUP` slots at once.
+/// The last group may end with bits that are not a slot: `dead` gets them, and its answer is
+/// dropped.
 #[inline(always)]
 fn dead_slots<const GROUP: usize>(
     block: &[u64],
