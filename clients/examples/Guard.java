@@ -6,7 +6,7 @@ import java.util.stream.Stream;
 /**
  * A guard in front of a database: a Bloom filter of all keys, asked before the database is. A lookup never fails
  * because of the filter, and never hides a row that exists. Needs Connection.java, and no client library. Each thread
- * needs its own. An example: docs/recipes/guard.md says what it does not do.
+ * needs its own. An example: docs/guide/guard.md says what it does not do.
  */
 public class Guard {
     static final String FILTER = "guard:{users}", NEW = "guard:{users}:new"; // {users}: RENAME needs both names in one slot

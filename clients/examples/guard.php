@@ -1,7 +1,7 @@
 <?php
 // A guard in front of a database: a Bloom filter of all keys, asked before the database is.
 // A lookup never fails because of the filter, and never hides a row that exists.
-// An example: docs/recipes/guard.md says what it does not do.
+// An example: docs/guide/guard.md says what it does not do.
 
 declare(strict_types=1);
 

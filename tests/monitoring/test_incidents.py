@@ -239,6 +239,8 @@ class Incidents(unittest.TestCase):
                 old.cli("ACL", "SETUSER", "reader", "on", ">password", "resetkeys", "%R~urls*", "-@all", "+ping", "+bf.exists")
                 old.cli(*(["ACL", "SAVE"] if users == "users.acl" else ["CONFIG", "REWRITE"]))
                 old.cli("BF.ADD", "urls", "a")
+                # Sentinel writes its own users into its file, with no password.
+                (old.dir / "sentinel.conf").write_text("user sentinels on nopass ~* &* +@all\n")
                 new = self.replica(old)
                 old.kill()
                 new.cli("REPLICAOF", "NO", "ONE")
@@ -246,6 +248,7 @@ class Incidents(unittest.TestCase):
                 told = subprocess.run(["redis-cli", "-p", str(new.port), *reader, "PING"], capture_output=True, text=True, check=False)
                 self.cure("After a failover", new, told.stderr + told.stdout, cures=[old, new])
                 self.assertEqual(new.cli("BF.EXISTS", "urls", "a", user=reader), "1")
+                self.assertNotIn("sentinels", new.cli("ACL", "USERS"))
 
     def damage(self, node):
         """Damages the files of a killed server in each way that the page names; it then does not start."""

@@ -7,8 +7,8 @@ use crate::{
     cluster_writers::{Stop, Writing},
     deployment::{has_replaced_file, install},
     harness::{
-        Client, Reply, Server, assert_unharmed, config_name, digest, int, madd, mexists, numbered,
-        ok, skipped, version, wait_until,
+        Builder, Client, Reply, Server, assert_unharmed, config_name, digest, int, madd, mexists,
+        numbered, ok, skipped, version, wait_until,
     },
 };
 
@@ -28,6 +28,8 @@ fn sentinels(primary: &Server, replicas: usize) -> Vec<Server> {
                 .sentinel()
                 .config(&format!("sentinel monitor {NAME} 127.0.0.1 {} 2", primary.port()))
                 .config(&format!("sentinel down-after-milliseconds {NAME} 60000"))
+                .config(&format!("sentinel auth-user {NAME} sentinel"))
+                .config(&format!("sentinel auth-pass {NAME} password"))
                 .start()
         })
         .collect();
@@ -122,6 +124,14 @@ fn connected(sentinel: &Server) -> Client {
     }
 }
 
+/// A server with the users of the page for replicas and Sentinel, which connects as the first.
+fn node() -> Builder {
+    let users = PAGE.lines().filter(|line| line.starts_with("user "));
+    assert_eq!(users.clone().count(), 2, "replication and sentinel");
+    let login = ["masteruser replication", "masterauth password"];
+    users.chain(login).fold(Server::with(), |node, line| node.config(line))
+}
+
 /// The commands of the page, each with the server that it is sent to.
 fn documented() -> Vec<(&'static str, &'static str)> {
     let (_, section) = PAGE.split_once("\n### A failover with Sentinel\n").expect("the heading");
@@ -193,7 +203,7 @@ fn upgrade(fail_over: impl Fn(&[Server], usize, &Server) -> usize) {
     install(&module);
     let describe = || {
         let setting = format!("{} {RATE}", config_name("error-rate"));
-        Server::with().module_at(&module).config(&setting)
+        node().module_at(&module).config(&setting)
     };
     let primary = describe().start();
     let replica = || describe().replica_of(&primary).start();
@@ -249,6 +259,10 @@ fn upgrade(fail_over: impl Fn(&[Server], usize, &Server) -> usize) {
         let lost = mexists(client, "urls", &added).iter().filter(|&&there| !there).count();
         assert_eq!(lost, 0, "of {} acknowledged items, on node {at}", added.len());
         assert!(!has_replaced_file(node), "node {at} has the new file");
+        let clients = client.run("CLIENT LIST").text();
+        let has = |user: &str| clients.contains(&format!(" user={user} "));
+        assert!(has("sentinel") && (at != new || has("replication")), "node {at}: {clients}");
+        assert_eq!(client.run("ACL LOG"), Reply::Array(Vec::new()), "node {at} refused nothing");
         let text = fs::read_to_string(node.dir().join("redis.conf")).expect("the file");
         let lines = text.lines().filter(|line| line.starts_with("loadmodule ")).count();
         assert_eq!(lines, 1, "node {at} has rewritten its file:\n{text}");
@@ -274,10 +288,10 @@ fn a_coordinated_failover_of_valkey_loses_no_item() {
 /// Sentinel knows nothing of modules: by priority alone it leaves this replica out.
 #[test]
 fn a_replica_without_the_module_is_not_promoted() {
-    let primary = Server::start();
-    let lacking =
-        Server::with().without_module().config("replica-priority 0").replica_of(&primary).start();
-    let has_it = primary.replica();
+    let primary = node().start();
+    let lacking = node().without_module().config("replica-priority 0");
+    let lacking = lacking.replica_of(&primary).start();
+    let has_it = node().replica_of(&primary).start();
     let sentinels = sentinels(&primary, 2);
     let items = numbered("item", 100);
     madd(&mut primary.client(), "urls", &items);

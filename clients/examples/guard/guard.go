@@ -1,6 +1,6 @@
 // Package guard is a guard in front of a database: a Bloom filter of all keys, asked before the database is.
 // A lookup never fails because of the filter, and never hides a row that exists.
-// An example: docs/recipes/guard.md says what it does not do.
+// An example: docs/guide/guard.md says what it does not do.
 package guard
 
 import (
