@@ -82,10 +82,11 @@ pub(crate) fn run() -> Option<Section> {
     }
     let mut section = Section::new("redis-benchmark");
     section.say(&format!(
-        "Thousands of items a second, in brackets over those of the last column; then \
-         milliseconds until the reply, p50 / p99. 50 clients, medians of {ROUNDS} rounds in turns. \
-         {FILLED} items in a filter for {CAPACITY} at 1 %; half of the queried items are in it, \
-         the added ones are new."
+        "Thousands of items a second; in brackets the median over rounds of the ratio to the last \
+         column; then milliseconds until the reply, p50 / p99. 50 clients, medians of {ROUNDS} \
+         rounds, in which the modules take turns. The row \"packed\" has the ratio to the last \
+         column of the row above it. {FILLED} items in a filter for {CAPACITY} at 1 %; half of the \
+         queried items are in it, the added ones are new."
     ));
     let head: Vec<&str> =
         ["work"].into_iter().chain(rivals.iter().map(|rival| rival.name.as_str())).collect();

@@ -108,14 +108,13 @@ struct Measured {
 pub(crate) fn run() -> Option<Section> {
     let mut section = Section::new("In the server");
     section.say(&format!(
-        "CPU nanoseconds of the server's main thread per item: the least of several turns of \
-         {TURN} items of 17 bytes. In brackets: the cost, if an empty module (the floor) is 1.0, \
-         a median over rounds. From turn to turn the speed of the machine changes by a factor of \
-         up to two, which is more than the contenders differ. So compare contenders by the ratios \
-         here and in the targets, where ratios to a peer are medians over rounds, too. Do not \
-         compare the nanoseconds of two contenders, nor the best throughput of one pipelining \
-         client (million items a second): both are from the fastest moments of the machine. 1 % \
-         error rate."
+        "CPU nanoseconds of the server's main thread per item: the lowest of several turns of \
+         {TURN} items of 17 bytes, at an error rate of 1 %. In brackets: the ratio to an empty \
+         module (the floor), a median over rounds. The speed of the machine changes from turn to \
+         turn by a factor of up to two, more than the contenders differ. So compare contenders \
+         only by the ratios, here and in the targets: all are medians over rounds. Nanoseconds and \
+         throughput (million items a second of one pipelining client) are from the fastest moments \
+         of the machine."
     ));
     let contenders = contender::all();
     let mut rivals: Vec<Rival> = Vec::new();

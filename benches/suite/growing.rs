@@ -44,12 +44,13 @@ pub(crate) fn run() -> Option<Section> {
     const SIZES: [u64; 4] = [1_000, 10_000, 100_000, 1_000_000];
     let mut section = Section::new("Growing filters");
     section.say(&format!(
-        "Filters made as by an addition to a missing key (`BF.RESERVE key rate 100`) and filled by \
-         `BF.MADD`. Batches of {BATCH}. Additions are those from one size to the next. CPU \
-         nanoseconds of the server's main thread per item, the least of {ROUNDS} filters, and in \
-         brackets the ratio to the first column, a median over filters. Bits by `BF.INFO` SIZE \
-         over the items added: filters of layers take most just after a layer was opened. A \
-         classic filter of the right size needs 9.6 bits at 1 % and 14.4 at 0.1 %, and cannot grow."
+        "The filters are created as by an add to a missing key (`BF.RESERVE key rate 100`), and \
+         filled by `BF.MADD` in batches of {BATCH}. A row of additions covers the items from the \
+         size above to its own size. CPU nanoseconds of the server's main thread per item, the \
+         lowest of {ROUNDS} filters. In brackets: the ratio to the first column, a median over \
+         filters. Bits are `BF.INFO` `SIZE` divided by the items added. Filters of layers take \
+         most just after they opened a layer. A classic filter of the right size needs 9.6 bits at \
+         1 % and 14.4 at 0.1 %, and cannot grow."
     ));
     let mut entrants = Vec::new();
     for contender in &contender::filters() {
@@ -91,8 +92,8 @@ pub(crate) fn billion() -> Option<Section> {
     const SIZES: [u64; 4] = [1_000_000, 10_000_000, 100_000_000, 1_000_000_000];
     let mut section = Section::new("A billion items");
     section.say(
-        "As in the table of growing filters, but one filter alone, filled once: only if it is \
-         named, by `make bench BENCH=billion`, since it takes much longer than any other part.",
+        "One filter, filled once, measured as in [Growing filters](growing.md). This part takes \
+         much longer than any other. It runs only with `make bench BENCH=billion`.",
     );
     let mut entrants = [entrant(&contender::ours(), "0.01", "1 %", "", SIZES.len())];
     grow(&mut entrants[0], &SIZES, 0);

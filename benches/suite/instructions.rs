@@ -58,8 +58,9 @@ pub(crate) fn run() -> Option<Section> {
     let mut section = Section::new("Instructions in process");
     section.say(
         "Instructions per operation in one process, hash included, without a server \
-         (`valgrind --tool=callgrind`): the difference of two runs over the difference of their \
-         numbers of operations. Valgrind has no AVX-512, so this is the scalar code.",
+         (`valgrind --tool=callgrind`). Two runs differ in their number of operations. The figure \
+         is the difference of their instructions, divided by the difference of these numbers. \
+         Valgrind has no AVX-512, so this is the scalar code.",
     );
     let mut rows = Vec::new();
     for (case, (title, first, members, ..)) in CASES.iter().enumerate() {

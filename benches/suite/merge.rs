@@ -42,10 +42,10 @@ pub(crate) fn run() -> Option<Section> {
         ]);
     }
     section.say(&format!(
-        "One filter merged into another, medians of {ROUNDS}, per GiB of one filter: filters of \
-         bits of about 1 GiB each, one bit of 16 set in each, and of COUNTING with 5 million items \
-         each. The command reads filters of bits twice and writes one: the last column is the \
-         bytes read and written by the second of CPU.",
+        "One filter is merged into another. Medians of {ROUNDS}, per GiB of one filter. The \
+         filters of bits have about 1 GiB each, with one bit of 16 set; the COUNTING filters have \
+         5 million items each. For bits, the command reads both filters twice and writes one. The \
+         last column is the bytes that it reads and writes in a second of CPU.",
     ));
     section.table(&["", "s", "s of CPU", "GB/s"], &rows);
     Some(section)

@@ -74,11 +74,10 @@ pub(crate) fn run() -> Option<Section> {
     section.say(&format!(
         "CPU nanoseconds of the server's main thread per item, in batches of {BATCH}, and in \
          brackets the ratio to the floor. The floor, the peers and the column MADD/MEXISTS get one \
-         argument per item. An item has 17 bytes, and with WIDTH 8 it is a 64-bit integer. \
-         \"One known\": one item of each batch was added before, so the new ones are packed again \
-         for replication. The \
-         least of {ROUNDS} turns of {TURN} items after each start of the servers, then the median \
-         over starts; a ratio is the median over rounds and starts."
+         argument per item. An item has 17 bytes, and with WIDTH 8 it is a 64-bit integer. \"One \
+         known\": one item of each batch was added before, so the new ones are packed again for \
+         replication. A figure is the lowest of {ROUNDS} turns of {TURN} items after each start of \
+         the servers, then the median over starts. A ratio is the median over rounds and starts."
     ));
     for stage in &STAGES {
         eprintln!("bench: packed, {}", stage.title);
@@ -238,11 +237,11 @@ const LOAD_BATCH: u64 = 10_000;
 fn load(section: &mut Section) {
     section.heading("Loading, wall time");
     section.say(&format!(
-        "Million items a second that one client sends in one connection, packed as it goes in \
-         batches of {LOAD_BATCH}, and the server's CPU nanoseconds an item: {LOADED} items into an \
-         empty filter for as many at 1 %, then queries for the same items. In Rust the client \
-         makes each item, too. In Python (redis-py, two batches ahead of the answers) the items \
-         are a list of bytes, or a numpy array for WIDTH 8."
+        "Million items a second of one client on one connection, and the server's CPU nanoseconds \
+         per item. The client packs batches of {LOAD_BATCH} while it sends. It adds {LOADED} items \
+         to an empty filter reserved for that many at 1 %, then queries the same items. The Rust \
+         client also generates each item. In Python (redis-py, two batches ahead of the answers) \
+         the items are a list of bytes, or a numpy array for WIDTH 8."
     ));
     let ours = contender::filters().into_iter().find(|contender| contender.name == OURS);
     let ours = ours.expect("it is always measured");

@@ -73,10 +73,10 @@ pub(crate) fn run() -> Option<Section> {
         }
     }
     section.say(&format!(
-        "A filter of about 1 GiB, half of its bits set; medians of {ROUNDS} rounds, all but the \
-         copied pages per GiB of bits. Memory of the child is what it holds alone at its peak \
-         (`Private_Dirty`), read every 10 ms. Copied pages are `rdb_last_cow_size`, what the child \
-         holds alone at its end. {ADDED} new items are added to the filter during a BGSAVE."
+        "A filter of about 1 GiB, half of its bits set; medians of {ROUNDS} rounds. All rows \
+         except the copied pages are per GiB of bits. The memory of the child is the peak of \
+         `Private_Dirty`, read every 10 ms. Copied pages are `rdb_last_cow_size` at the end of the \
+         child. {ADDED} new items are added to the filter during a BGSAVE."
     ));
     type Row = (&'static str, fn(&Figures) -> &Series, f64);
     let rows: [Row; 11] = [
@@ -137,9 +137,9 @@ fn copies_by_kind(section: &mut Section) {
     }
     section.heading("Pages copied, by kind of filter");
     section.say(
-        "MiB that additions copy while the child of a BGSAVE sleeps: what it holds alone \
-         (`Private_Dirty`) after them, less what it held before. A filter of 10 million items at \
-         1 %; reserved ones are for 20 million. At most the whole filter is copied.",
+        "MiB that additions copy while the child of a BGSAVE sleeps: its `Private_Dirty` after the \
+         additions, less its value before. Each filter has 10 million items at 1 %; reserved \
+         filters are for 20 million. At most the whole filter is copied.",
     );
     section.table(&["", "size, MiB", "1,000 added", "10,000", "100,000"], &rows);
 }

@@ -162,9 +162,11 @@ const PARTS: &str = "\
 const MISSED: &str = "\
 ## Targets that are missed
 
-Ratios of server CPU per item within one run, unless the line says otherwise. \"Against the floor\"
-is the cost, if an empty module is 1.0. Between two runs of one module these ratios differed by up
-to 0.13, and ratios to a peer by more: a smaller distance from a target is noise.
+Ratios of server CPU per item within one run, unless the line says otherwise. \"Against the \
+floor\" is the cost relative to an empty module.
+Between two runs of the same module these ratios differed by up to 0.13, and ratios to a peer by \
+more. A smaller distance from a target is
+noise.
 
 | part | work | target | measured |
 | --- | --- | ---: | ---: |

@@ -41,12 +41,13 @@ struct Row {
 pub(crate) fn run() -> Option<Section> {
     let mut section = Section::new("Batches over shards");
     section.say(&format!(
-        "CPU nanoseconds of the server's main thread per item, where a caller's batch of 10, 100 \
-         or 1,000 items is sent as a command for each shard that has an item in it. All shards are \
-         on one server, {CAPACITY} items at 1 %, {FILLED} in. Items have 17 bytes. `BF.INSERT` \
-         adds new items; the questions are for items that are there. \"No shards\" is the filter \
-         in one key, which checks no item. The least of {ROUNDS} turns of {TURN} items after each \
-         of {STARTS} starts of the servers, the median over starts."
+        "CPU nanoseconds of the server's main thread per item. A caller's batch of 10, 100 or \
+         1,000 items becomes one command for each shard that has an item in it. All shards are on \
+         one server, reserved for {CAPACITY} items at 1 %; {FILLED} items of 17 bytes have been \
+         added. `BF.INSERT` adds new items; queries are for items in the filter. \"No shards\" is \
+         a filter in one key, which does not check the shard of an item. A figure is the lowest of \
+         {ROUNDS} turns of {TURN} items after each of {STARTS} starts of the servers, then the \
+         median over starts."
     ));
     let mut samples: Vec<Starts> = Vec::new();
     samples.resize_with(SHARDS.len() * BATCHES.len() * COMMANDS.len(), Starts::default);

@@ -102,14 +102,15 @@ pub(crate) fn run() -> Option<Section> {
         peak.push(load.peak / 1e6);
     }
     let (dumped, restored) = copies(Path::new(&tool), &ours)?;
-    let mut section = Section::new("The tool");
+    let mut section = Section::new("The CLI");
     section.say(&format!(
-        "`redis-bloom load` of {} M lines of 31 bytes from a file (in the page cache) into an \
-         empty filter for as many at 1 %, in one local server; `redis-cli --pipe` with BF.MADD of \
-         {ARGUMENTS} items each, of the first {} M lines: made by awk from the same file, or made \
-         before the clock starts. Medians of {ROUNDS} rounds; \
-         the best round in brackets. \"Busy\" is the CPU time of the server's main thread by wall \
-         time. `dump` and `restore` are of a filter of 1 GiB, to and from a file in memory.",
+        "`redis-bloom load` reads {} M lines of 31 bytes from a file in the page cache. It fills \
+         an empty filter, reserved for that many at 1 %, on one local server. `redis-cli --pipe` \
+         sends the first {} M lines as BF.MADD of {ARGUMENTS} items each. awk makes these commands \
+         from the same file, or they are made before the clock starts. Medians of {ROUNDS} rounds; \
+         the best round in brackets. \"Busy\" is the CPU time of the server's main thread divided \
+         by wall time. `dump` and `restore` are of a filter of 1 GiB, to and from a file in \
+         memory.",
         LINES / 1_000_000,
         PIPED / 1_000_000,
     ));

@@ -46,9 +46,9 @@ const MEMORY_ITEMS: u64 = 1_000_000;
 pub(crate) fn run() -> Option<Section> {
     let mut section = Section::new("Windows");
     section.say(&format!(
-        "Filters that forget, at 1 %. A window of N items holds more than N when all its \
-         generations are there, as they are here: {GENERATIONS} full ones, if nothing else is \
-         said, and a newest one that additions fill. It is compared with plain filters for N items."
+        "Sliding-window filters, at 1 %. Unless a table says otherwise, a window here has all its \
+         generations: {GENERATIONS} full ones, and a newest one that additions fill. So a window \
+         of N items has more than N. It is compared with plain filters for N items."
     ));
     in_process(&mut section);
     for (size, title) in SIZES {
@@ -408,9 +408,10 @@ fn in_server(section: &mut Section, size: u64, title: &str) {
     section.say(&format!(
         "CPU nanoseconds of the server's main thread per item, and in brackets the ratio to the \
          empty module. Plain filters hold 80 % of their capacity. The last column adds by \
-         `BF.INSERT` with the words of the window, as programs should; the others by `BF.ADD` and \
-         `BF.MADD`. The least of {ROUNDS} turns of {TURN} items after each of {STARTS} starts of \
-         the servers, the median over starts; a ratio is the median over rounds and starts."
+         `BF.INSERT` with the options of the window, as programs should. The others add by \
+         `BF.ADD` and `BF.MADD`. A figure is the lowest of {ROUNDS} turns of {TURN} items after \
+         each of {STARTS} starts of the servers, then the median over starts. A ratio is the \
+         median over rounds and starts."
     ));
     let position = |name: &str| names.iter().position(|one| one == name).expect("it is measured");
     let (floor, ours) = (position(FLOOR), position("window"));
@@ -443,9 +444,9 @@ fn shifts(section: &mut Section) {
     const LOADS: u64 = 5;
     section.heading("A shift");
     section.say(&format!(
-        "Milliseconds of a `BF.ADD` that opens a generation and drops the oldest: CPU of the main \
-         thread, and the time in which the client waits. Beside it the same of the next addition. \
-         Medians of {LOADS} filters, and the largest."
+        "Milliseconds of a `BF.ADD` that starts a generation and forgets the oldest: CPU of the \
+         main thread, and the time that the client waits. The last two columns are for the next \
+         addition. Medians of {LOADS} filters; the largest in brackets."
     ));
     let mut rows = Vec::new();
     for size in SIZES {
@@ -592,8 +593,8 @@ fn memory(section: &mut Section) {
     ];
     section.heading("Memory of windows");
     section.say(
-        "Bits for each of 1 million items in the span of a window, with all its generations: but \
-         for a NONSCALING window, they have a quarter more items than that.",
+        "Bits for each of the 1 million items of a window, when it has all its generations. Except \
+         for the NONSCALING window, the filter then has a quarter more items than a million.",
     );
     let mut rows = Vec::new();
     for (name, (expansion, rules, each), most) in kinds {
