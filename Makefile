@@ -133,8 +133,8 @@ clean: ## Remove everything that was built, and the data of make run
 ##@ Test
 
 # In this order: what fails soonest comes first.
-TEST := fmt-check lint test-lints test-tally test-platform test-release check-pure check-registers test-in-process \
-	test-server test-huge test-waiting test-deployed
+TEST := fmt-check lint test-lints test-tally test-platform test-release check-registers test-in-process test-server \
+	test-huge test-waiting test-deployed
 
 .PHONY: test
 test: ## All checks that a change must pass; lists the skipped tests at the end
@@ -162,7 +162,7 @@ lint: $(dir $(CLIENT_RS))Cargo.lock ## Clippy, no warnings, with and without the
 	@scripts/check-links .
 	@scripts/site-summary . >/dev/null
 	cargo clippy --all-targets $(LOCKED) -- -D warnings
-	cargo clippy --all-targets $(PURE) $(LOCKED) -- -D warnings
+	cargo clippy --lib $(PURE) $(LOCKED) -- -D warnings
 	cargo clippy --lib $(PURE) --features portable $(LOCKED) -- -D warnings
 	cargo clippy --all-targets --package redis-bloom-cli --package redis-bloom-calculator --package redis-bloom-harness $(LOCKED) -- -D warnings
 	cargo clippy --all-targets --manifest-path $(CLIENT_RS) -- -D warnings
@@ -180,11 +180,6 @@ test-tally: ## Check that skipped tests are not counted as passed
 .PHONY: test-platform
 test-platform: ## Check how results are written into docs/internals/platforms.md
 	@scripts/test-platform
-
-.PHONY: check-pure
-check-pure: ## Check that the filter and its codecs build without a server
-	@scripts/setup
-	cargo check $(PURE) $(LOCKED)
 
 # crc32fast is left out: it uses them for items of 2 KiB and more, on processors with VPCLMULQDQ alone.
 .PHONY: check-registers
