@@ -4,8 +4,8 @@
 use std::time::Instant;
 
 use crate::harness::{
-    Client, Payload, Server, Version, add_until_card, add_until_refused, config_name, dump, load,
-    ok, version,
+    Client, Clock, Payload, Server, Version, add_until_card, add_until_refused, config_name, dump,
+    load, ok, version,
 };
 
 #[test]
@@ -39,6 +39,19 @@ fn errors_of_clients_do_not_flood_the_log() {
         let seconds = begun.elapsed().as_secs() as usize;
         let lines = said(&server, line).len();
         assert!((10..=11 + seconds).contains(&lines), "{lines} lines: {}", server.log());
+    }
+}
+
+#[test]
+fn the_log_still_gets_lines_after_the_clock_was_set_back() {
+    let clock = Clock::new();
+    clock.set(3_600_000);
+    let server = Server::with().clock(&clock).start();
+    let client = &mut server.client();
+    for lines in [1, 2] {
+        assert!(client.run("BF.RESERVE k 1e-15 4611686018427387904").is_error());
+        assert_eq!(said(&server, "BF.RESERVE refused: ").len(), lines, "{}", server.log());
+        clock.set(0);
     }
 }
 

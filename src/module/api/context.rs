@@ -206,7 +206,10 @@ impl Pace {
 
     fn allows(&self) -> bool {
         let now = milliseconds();
-        let next = self.newest.load(Relaxed).max(now.saturating_sub(10_000)).saturating_add(1_000);
+        // After the clock was set back, the newest line would keep all others out until it is
+        // reached again.
+        let newest = Some(self.newest.load(Relaxed)).filter(|&newest| newest <= now);
+        let next = newest.unwrap_or(0).max(now.saturating_sub(10_000)).saturating_add(1_000);
         let allowed = next <= now;
         if allowed {
             self.newest.store(next, Relaxed);
