@@ -59,8 +59,7 @@ pub fn reserve<'a>(
     }
     while let Some(word) = words.next() {
         if !draft.take(word, &mut words, true)? {
-            let behind = u8::try_from(words.count()).unwrap_or(u8::MAX);
-            return Err(Refusal::UnknownOption { behind });
+            return Err(Refusal::UnknownOption { behind: words.count() });
         }
     }
     draft.options.expansion = match draft.factor.and_then(expansion) {

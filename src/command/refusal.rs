@@ -23,8 +23,8 @@ pub enum Refusal {
     Fixed(&'static CStr),
     /// RESERVE: an unknown option.
     UnknownOption {
-        /// Number of arguments after the unknown option, at most 255.
-        behind: u8,
+        /// Number of arguments after the unknown option.
+        behind: usize,
     },
     /// The item belongs to this shard, and the filter is another one.
     OtherShard(Shard),
@@ -136,7 +136,7 @@ impl Refusal {
         let text = match self {
             Self::Fixed(text) => return Cow::Borrowed(text),
             Self::UnknownOption { behind } => {
-                let word = words.rev().nth(behind.into()).unwrap_or_default();
+                let word = words.rev().nth(behind).unwrap_or_default();
                 let start = word.get(..REPEATED).unwrap_or(word);
                 // The word may have any bytes, so it is escaped: a line break would end the reply.
                 format!("ERR unknown argument '{}'", start.escape_ascii())

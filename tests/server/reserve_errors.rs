@@ -1,6 +1,6 @@
 //! Every wrong BF.RESERVE, and its error text. A command that fails must create nothing.
 
-use crate::harness::{Case, Protocol, Server, err, fresh, int};
+use crate::harness::{Case, Protocol, Server, err, fresh, int, numbered};
 
 const RATE_RANGE: &str = "ERR error rate must be in the range (0.000000, 1.000000)";
 const CAPACITY_RANGE: &str = "ERR capacity must be in the range [1, 4611686018427387904]";
@@ -134,6 +134,14 @@ fn an_error_shows_an_unknown_word_escaped_and_cut_to_32_bytes() {
         assert_eq!(reply, err(&format!("ERR unknown argument '{shown}'")), "{word:?}");
         client.assert_in_step();
     }
+}
+
+#[test]
+fn an_error_names_the_unknown_word_however_many_words_follow() {
+    let server = Server::start();
+    let client = &mut server.client();
+    let line = format!("BF.RESERVE k 0.01 100 foo {}", numbered("x", 300).join(" "));
+    assert_eq!(client.run(&line), err("ERR unknown argument 'foo'"));
 }
 
 #[test]
