@@ -122,9 +122,13 @@ impl Share {
 
     /// That of a filter of pages: the layers are those of [`Paged::stack`].
     pub(crate) fn of_pages(paged: &Paged) -> Self {
-        let items = paged.items(BEFORE_ALL);
+        Self::of_pages_with(paged, paged.bytes(), paged.items(BEFORE_ALL))
+    }
+
+    /// That of a filter of pages while it had so many bytes and items.
+    pub(crate) fn of_pages_with(paged: &Paged, bytes: u64, items: u64) -> Self {
         let (layers, capacity) = paged.stack(items);
-        Self([paged.bytes(), 1, layers, items, capacity, paged.window().is_some().into()])
+        Self([bytes, 1, layers, items, capacity, paged.window().is_some().into()])
     }
 
     /// That of a filter that BF.LOADCHUNK is filling, as far as chunks change it.

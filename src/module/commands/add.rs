@@ -423,9 +423,11 @@ fn due(paged: &Paged, author: Author) -> Option<i64> {
     }
 }
 
-/// The numbers of a filter of pages before additions or a shift.
+/// The numbers of a filter of pages before additions or a shift. Most additions change nothing, so
+/// the share is made of them afterwards.
 pub(super) struct Before {
-    share: Share,
+    bytes: u64,
+    items: u64,
     /// Whether it refuses new items.
     full: bool,
     author: Author,
@@ -437,7 +439,8 @@ impl Before {
     pub(super) fn of(paged: &Paged, author: Author) -> Self {
         let window = paged.window();
         Self {
-            share: Share::of_pages(paged),
+            bytes: paged.bytes(),
+            items: paged.items(BEFORE_ALL),
             full: is_full(paged, author),
             author,
             generations: window.map_or((0, 0), |window| (window.first_alive(), window.number)),
@@ -447,7 +450,8 @@ impl Before {
     /// Counts what changed, after time shifted the generations if it did. On a primary, the slots
     /// of forgotten items are removed between commands from then on.
     pub(super) fn changed(self, call: &Call, paged: &mut Paged, shift: Option<Shift>) -> Growth {
-        let layers = self.share.grew(Share::of_pages(paged));
+        let before = Share::of_pages_with(paged, self.bytes, self.items);
+        let layers = before.grew(Share::of_pages(paged));
         let filled = !self.full && is_full(paged, self.author);
         let Some(window) = paged.window() else {
             return Growth { layers, filled, ..Growth::default() };
