@@ -29,47 +29,19 @@ use super::{
 };
 use crate::{
     command::number,
-    filter::{Expansion, MAX_CAPACITY, MAX_EXPANSION},
+    filter::{MAX_CAPACITY, MAX_EXPANSION},
 };
 
-static ERROR_RATE: Setting = Setting::new(Kind::Rate, 0.01_f64.to_bits());
-static INITIAL_SIZE: Setting = Setting::new(Kind::Integer(1, MAX_CAPACITY), 100);
-static EXPANSION_FACTOR: Setting = Setting::new(Kind::Integer(0, MAX_EXPANSION as u64), 2);
-static MAX_FILTER_BYTES: Setting = Setting::new(Kind::Bytes, 0);
-static MISSING_KEY_ERROR: Setting = Setting::new(SWITCH, 0);
-static LAYOUT: Setting = Setting::new(Kind::Choice(["native", "redisbloom"]), 0);
+pub(crate) static ERROR_RATE: Setting = Setting::new(Kind::Rate, 0.01_f64.to_bits());
+pub(crate) static INITIAL_SIZE: Setting = Setting::new(Kind::Integer(1, MAX_CAPACITY), 100);
+pub(crate) static EXPANSION_FACTOR: Setting =
+    Setting::new(Kind::Integer(0, MAX_EXPANSION as u64), 2);
+/// 0 where the operator has set nothing.
+pub(crate) static MAX_FILTER_BYTES: Setting = Setting::new(Kind::Bytes, 0);
+pub(crate) static MISSING_KEY_ERROR: Setting = Setting::new(SWITCH, 0);
+pub(crate) static LAYOUT: Setting = Setting::new(Kind::Choice(["native", "redisbloom"]), 0);
 const SWITCH: Kind = Kind::Choice(["no", "yes"]);
 const CUCKOO: Kind = Kind::Integer(0, i64::MAX as u64);
-
-/// The rate of a filter made by adding to it.
-pub(crate) fn error_rate() -> f64 {
-    f64::from_bits(ERROR_RATE.bits())
-}
-
-/// The capacity of a filter made by adding to it.
-pub(crate) fn initial_size() -> u64 {
-    INITIAL_SIZE.bits()
-}
-
-/// The expansion of a filter that was made without one.
-pub(crate) fn expansion() -> Expansion {
-    Expansion::new(EXPANSION_FACTOR.bits()).unwrap_or(Expansion::NONSCALING)
-}
-
-/// The most bytes of bits of one filter, 0 where the operator has set nothing.
-pub(crate) fn max_filter_bytes() -> u64 {
-    MAX_FILTER_BYTES.bits()
-}
-
-/// Whether a query of a missing key is an error.
-pub(crate) fn missing_key_error() -> bool {
-    MISSING_KEY_ERROR.bits() != 0
-}
-
-/// Whether clients create filters as RedisBloom makes them.
-pub(crate) fn layout_of_redisbloom() -> bool {
-    LAYOUT.bits() != 0
-}
 
 /// Every setting of ours with its value, for the log.
 pub(crate) fn shown() -> String {
@@ -136,7 +108,7 @@ enum Role {
 }
 
 /// A setting. The server reads and sets settings in its main thread alone.
-struct Setting {
+pub(crate) struct Setting {
     kind: Kind,
     bits: AtomicU64,
     default: AtomicU64,
@@ -159,7 +131,7 @@ impl Setting {
         Self { kind, bits: AtomicU64::new(default), default: AtomicU64::new(default) }
     }
 
-    fn bits(&self) -> u64 {
+    pub(crate) fn bits(&self) -> u64 {
         self.bits.load(Relaxed)
     }
 
@@ -225,9 +197,8 @@ static FILE_APPLIED: AtomicBool = AtomicBool::new(false);
 
 /// Takes the load arguments as defaults, then registers every name and lets the server set each.
 /// The error is a line for the log.
-pub(crate) fn register(ctx: Context, arguments: &[Str]) -> Result<(), String> {
+pub(crate) fn register(ctx: Context, arguments: &[Str], unprefixed: bool) -> Result<(), String> {
     take_arguments(ctx, arguments)?;
-    let unprefixed = takes_unprefixed_names(ctx);
     UNPREFIXED.store(unprefixed, Relaxed);
     for name in &NAMES {
         let fits = match name.role {
@@ -276,17 +247,6 @@ fn take_arguments(ctx: Context, arguments: &[Str]) -> Result<(), String> {
     Ok(())
 }
 
-/// Redis from version 8 on; not Valkey, which calls itself Redis 7.2 in one field and by its own
-/// name in another.
-fn takes_unprefixed_names(ctx: Context) -> bool {
-    let Some(server) = ctx.server_info(c"server") else {
-        return false;
-    };
-    let major =
-        server.text(c"redis_version").and_then(|version| version.split('.').next()?.parse().ok());
-    !server.is(c"server_name", "valkey") && major.is_some_and(|major: u32| major >= 8)
-}
-
 impl Name {
     /// As the operator writes it.
     fn shown(&self) -> String {
@@ -325,22 +285,13 @@ impl Name {
     }
 }
 
-/// The name that a callback is about.
-///
-/// # Safety
-/// `private` is what `Name::register` handed to the server.
-unsafe fn named(private: *mut c_void) -> &'static Name {
-    // SAFETY: the caller's promise; the names are static.
-    unsafe { &*private.cast() }
-}
-
 /// The text that `get` answered last. The server copies it before it asks again.
 static LENT: AtomicPtr<raw::RedisModuleString> = AtomicPtr::new(null_mut());
 
 unsafe extern "C" fn get(_: *const c_char, private: *mut c_void) -> *mut raw::RedisModuleString {
     guarded("config get", null_mut(), || {
-        // SAFETY: `private` is a name of ours.
-        let text = unsafe { named(private) }.setting.text();
+        // SAFETY: `Name::register` handed this pointer to the server; the names are static.
+        let text = unsafe { &*private.cast::<Name>() }.setting.text();
         let text = OwnedStr::new(text.as_bytes()).map_or(null_mut(), OwnedStr::into_ptr);
         free_string(LENT.swap(text, Relaxed));
         text
@@ -356,8 +307,8 @@ unsafe extern "C" fn set(
     guarded("config set", raw::REDISMODULE_ERR as c_int, || {
         // SAFETY: the server's own string, for this call.
         let value = unsafe { Str::new(value) };
-        // SAFETY: `private` is a name of ours.
-        let Err(why) = unsafe { named(private) }.set(value.bytes()) else {
+        // SAFETY: as in `get`.
+        let Err(why) = unsafe { &*private.cast::<Name>() }.set(value.bytes()) else {
             return raw::REDISMODULE_OK as c_int;
         };
         if let Some(why) = OwnedStr::new(why.as_bytes())

@@ -59,7 +59,7 @@ pub(crate) fn ceiling_of_new(ctx: Context) -> u64 {
 
 /// The most bytes of bits that a filter of a client may take by the settings.
 pub(crate) fn of_settings() -> u64 {
-    match (config::max_filter_bytes(), MAXMEMORY.load(Relaxed)) {
+    match (config::MAX_FILTER_BYTES.bits(), MAXMEMORY.load(Relaxed)) {
         (0, 0) => MACHINE.load(Relaxed),
         (0, maxmemory) => maxmemory,
         (configured, _) => configured,
@@ -75,7 +75,7 @@ pub(crate) fn explained(error: impl Into<codec::Error>) -> String {
     }
     format!(
         "{error} (max-filter-bytes {}, maxmemory {}, {})",
-        config::max_filter_bytes(),
+        config::MAX_FILTER_BYTES.bits(),
         MAXMEMORY.load(Relaxed),
         if EVICTS.load(Relaxed) { "evicting" } else { "noeviction" },
     )
@@ -99,12 +99,11 @@ unsafe extern "C" fn config_changed(
 }
 
 fn read(ctx: Context) {
-    let Some(info) = ctx.server_info(c"memory") else {
-        return;
-    };
-    MAXMEMORY.store(info.number(c"maxmemory").unwrap_or(0), Relaxed);
-    EVICTS.store(!info.is(c"maxmemory_policy", "noeviction"), Relaxed);
-    let total = info.number(c"total_system_memory").filter(|&bytes| bytes > 0);
+    let number = |field| ctx.info(c"memory", field)?.parse().ok();
+    MAXMEMORY.store(number(c"maxmemory").unwrap_or(0), Relaxed);
+    let policy = ctx.info(c"memory", c"maxmemory_policy");
+    EVICTS.store(policy.as_deref() != Some("noeviction"), Relaxed);
+    let total = number(c"total_system_memory").filter(|&bytes| bytes > 0);
     MACHINE.store(total.unwrap_or(u64::MAX).min(container()), Relaxed);
 }
 

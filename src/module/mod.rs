@@ -115,8 +115,7 @@ fn load(ctx: Context, arguments: &[Str]) -> Result<(), String> {
     // Outside of a key, the module stores a prefetch hint (lookahead.rs) and names of windows to
     // sweep (sweeps.rs). Neither relies on what is in the key. So an incomplete slot may arrive key
     // by key. Only Valkey gets this bit: in Redis it may get another meaning.
-    let server = ctx.server_info(c"server");
-    let is_valkey = server.as_ref().is_some_and(|server| server.is(c"server_name", "valkey"));
+    let is_valkey = ctx.info(c"server", c"server_name").as_deref() == Some("valkey");
     if is_valkey {
         options |= HANDLE_ATOMIC_SLOT_MIGRATION;
     }
@@ -126,22 +125,26 @@ fn load(ctx: Context, arguments: &[Str]) -> Result<(), String> {
             "the data type cannot be registered: is another Bloom filter module loaded?".into()
         );
     }
+    let (name, field) =
+        if is_valkey { ("Valkey", c"valkey_version") } else { ("Redis", c"redis_version") };
+    let version = ctx.info(c"server", field);
+    let major = version.as_ref().and_then(|version| version.split('.').next()?.parse().ok());
+    // Settings without a prefix.
+    let takes_unprefixed = !is_valkey && major.is_some_and(|major: u32| major >= 8);
     commands::register(ctx)?;
-    config::register(ctx, arguments)?;
+    config::register(ctx, arguments, takes_unprefixed)?;
     limit::watch(ctx);
     unapplied::watch(ctx);
     ctx.register_info(Some(stats::info));
-    let (name, field) =
-        if is_valkey { ("Valkey", c"valkey_version") } else { ("Redis", c"redis_version") };
-    let version = server.as_ref().and_then(|server| server.text(field));
-    ctx.notice(&format!(
+    let line = format!(
         "redis-bloom {} in {name} {}, {} code; {}; one filter may take {} bytes",
         env!("CARGO_PKG_VERSION"),
-        version.unwrap_or("of an unknown version"),
+        version.as_deref().unwrap_or("of an unknown version"),
         if filter::uses_avx512() { "AVX-512" } else { "portable" },
         config::shown(),
         limit::of_settings()
-    ));
+    );
+    ctx.log(c"notice", &line);
     Ok(())
 }
 

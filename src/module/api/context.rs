@@ -1,7 +1,7 @@
 //! A running call: replies, the log, replication, and signals of changed keys.
 
 use std::{
-    ffi::{CStr, c_int, c_long, c_longlong},
+    ffi::{CStr, c_char, c_int, c_long, c_longlong},
     marker::PhantomData,
     sync::atomic::{AtomicI64, Ordering::Relaxed},
 };
@@ -88,12 +88,8 @@ impl Context<'_> {
         self.log(c"warning", text);
     }
 
-    /// Writes a line to the server's log that asks for nothing.
-    pub(crate) fn notice(self, text: &str) {
-        self.log(c"notice", text);
-    }
-
-    fn log(self, level: &CStr, text: &str) {
+    /// Writes a line to the server's log.
+    pub(crate) fn log(self, level: &CStr, text: &str) {
         let text: Vec<u8> = text.bytes().filter(|&byte| byte != 0).chain([0]).collect();
         call!(RedisModule_Log(self.0, level.as_ptr(), c"%s".as_ptr(), text.as_ptr()));
     }
@@ -110,6 +106,18 @@ impl Context<'_> {
         if pace.allows() {
             self.warn(&text());
         }
+    }
+
+    /// The value of a field of a section of INFO; `None` if it is missing or not UTF-8.
+    pub(crate) fn info(self, section: &CStr, field: &CStr) -> Option<String> {
+        let info: *mut raw::RedisModuleServerInfoData =
+            call!(RedisModule_GetServerInfo(self.0, section.as_ptr()));
+        let value: *const c_char = call!(RedisModule_ServerInfoGetFieldC(info, field.as_ptr()));
+        // SAFETY: the server returns null or a C string that lives as long as the section.
+        let text = (!value.is_null()).then(|| unsafe { CStr::from_ptr(value) });
+        let text = text.and_then(|text| Some(text.to_str().ok()?.to_owned()));
+        call!(RedisModule_FreeServerInfo(std::ptr::null_mut(), info));
+        text
     }
 
     /// The server's context flags (`REDISMODULE_CTX_FLAGS_*`).

@@ -11,7 +11,6 @@
 //!   string         the server's strings, borrowed and owned
 //!   key            an open key and its value
 //!   io             streams of a value: RDB, AOF, digest
-//!   server_info    sections of INFO
 //! ```
 //!
 //! The `RedisString` of the `redis-module` crate is not used, because it retains, copies and frees
@@ -43,7 +42,6 @@ mod context;
 mod io;
 mod key;
 mod registration;
-mod server_info;
 mod string;
 
 pub(crate) use context::{Context, Pace};

@@ -132,5 +132,5 @@ pub(super) fn queried(key: &mut Key) -> Result<Option<&mut Stored>, Refusal> {
 #[cold]
 fn missing<'a>() -> Result<Option<&'a mut Stored>, Refusal> {
     stats::MISSING.add(1);
-    if config::missing_key_error() { Err(Refusal::NOT_FOUND) } else { Ok(None) }
+    if config::MISSING_KEY_ERROR.bits() != 0 { Err(Refusal::NOT_FOUND) } else { Ok(None) }
 }

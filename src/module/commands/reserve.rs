@@ -8,7 +8,7 @@ use crate::{
         options::{Creation, Options},
         refusal::Refusal,
     },
-    filter::{Family, Filter, Params, RedisBloom, foreign::redisbloom, paged::Paged},
+    filter::{Expansion, Family, Filter, Params, RedisBloom, foreign::redisbloom, paged::Paged},
     module::{
         api::{Access, Context, Key},
         config,
@@ -62,14 +62,17 @@ impl Command for Reserve {
 pub(super) fn filter(call: &Call, options: Options) -> Result<(Stored, Creation), Refusal> {
     let ctx = call.ctx;
     let family = family(ctx, &options)?;
-    let error_rate = options.error_rate.unwrap_or_else(config::error_rate);
+    let error_rate =
+        options.error_rate.unwrap_or_else(|| f64::from_bits(config::ERROR_RATE.bits()));
     let params = Params {
         error_rate: match family {
             Family::RedisBloom(_) if !ctx.is_replayed() => error_rate.min(redisbloom::MAX_RATE),
             _ => error_rate,
         },
-        capacity: options.capacity.unwrap_or_else(config::initial_size),
-        expansion: options.expansion.unwrap_or_else(config::expansion),
+        capacity: options.capacity.unwrap_or_else(|| config::INITIAL_SIZE.bits()),
+        expansion: options.expansion.unwrap_or_else(|| {
+            Expansion::new(config::EXPANSION_FACTOR.bits()).unwrap_or(Expansion::NONSCALING)
+        }),
         seed: match options.seed {
             Some(seed) => seed,
             None => getrandom::u64().map_err(|_| Refusal::INTERNAL)?,
@@ -99,7 +102,7 @@ pub(super) fn filter(call: &Call, options: Options) -> Result<(Stored, Creation)
 /// # Errors
 /// `LAYOUT`.
 fn family(ctx: Context, options: &Options) -> Result<Family, Refusal> {
-    let (obeyed, layout) = (ctx.is_replayed(), config::layout_of_redisbloom());
+    let (obeyed, layout) = (ctx.is_replayed(), config::LAYOUT.bits() != 0);
     let only_here = options.only_here();
     if only_here && layout && !obeyed {
         return Err(Refusal::LAYOUT);
