@@ -47,7 +47,6 @@ mod string;
 pub(crate) use context::{Context, Pace};
 pub(crate) use io::{Digest, Stream};
 pub(crate) use key::{Access, Key};
-pub(crate) use registration::NewCommand;
 pub(crate) use string::{OwnedStr, Str, free_string, logged};
 
 /// Whether the server is Redis 6.2 or older, which lack functions that the module needs. Redis 7.0

@@ -1,6 +1,6 @@
 //! What the module tells the server when it loads: commands, data types, settings, callbacks.
 
-use std::ffi::{CStr, CString, c_int, c_uint};
+use std::ffi::{CStr, c_int, c_uint};
 
 use super::{Context, raw};
 
@@ -72,43 +72,31 @@ impl Context<'_> {
         status == raw::REDISMODULE_OK as c_int
     }
 
-    /// Registers a command whose keys are the words from the first to the `last`; `None` if the
-    /// server refuses.
-    pub(crate) fn create_command(
+    /// Registers a command whose keys are the words from the first to the `last`. Sets the first of
+    /// the lists of ACL `categories` of which the server knows each, where it has them for modules,
+    /// and the documentation, which it copies. Returns false if the server refuses the command.
+    ///
+    /// # Safety
+    /// All pointers in `info` are alive or null, and each list has its end.
+    pub(crate) unsafe fn create_command(
         self,
         name: &CStr,
         entry: raw::RedisModuleCmdFunc,
         flags: &CStr,
         last: c_int,
-    ) -> Option<NewCommand> {
+        categories: &[&CStr],
+        info: &raw::RedisModuleCommandInfo,
+    ) -> bool {
         let (name, flags) = (name.as_ptr(), flags.as_ptr());
-        let created: c_int =
-            call!(RedisModule_CreateCommand(self.0, name, entry, flags, 1, last, 1));
+        let ok = |status: c_int| status == raw::REDISMODULE_OK as c_int;
+        let created = ok(call!(RedisModule_CreateCommand(self.0, name, entry, flags, 1, last, 1)));
         let command: *mut raw::RedisModuleCommand = call!(RedisModule_GetCommand(self.0, name));
-        let is_there = created == raw::REDISMODULE_OK as c_int && !command.is_null();
-        is_there.then_some(NewCommand(command))
-    }
-}
-
-/// A command that was just registered.
-#[derive(Clone, Copy)]
-pub(crate) struct NewCommand(*mut raw::RedisModuleCommand);
-
-impl NewCommand {
-    /// Sets the ACL categories, where the server has them for modules; false if it does not know
-    /// one of them.
-    pub(crate) fn set_categories(self, categories: &str) -> bool {
-        let categories = CString::new(categories).unwrap_or_default();
-        let set: c_int = call!(RedisModule_SetCommandACLCategories(self.0, categories.as_ptr()));
-        set == raw::REDISMODULE_OK as c_int
-    }
-
-    /// Sets the documentation, which the server copies; false if the server refuses.
-    ///
-    /// # Safety
-    /// All pointers in `info` are alive or null, and each list has its end.
-    pub(crate) unsafe fn describe(self, info: &raw::RedisModuleCommandInfo) -> bool {
-        let set: c_int = call!(RedisModule_SetCommandInfo(self.0, std::ptr::from_ref(info)));
-        set == raw::REDISMODULE_OK as c_int
+        if !created || command.is_null() {
+            return false;
+        }
+        let set =
+            |list: &&CStr| ok(call!(RedisModule_SetCommandACLCategories(command, list.as_ptr())));
+        let _ = categories.iter().any(set);
+        ok(call!(RedisModule_SetCommandInfo(command, std::ptr::from_ref(info))))
     }
 }

@@ -30,7 +30,7 @@ impl Command for Info {
     const SPEC: CommandSpec = CommandSpec {
         name: c"bf.info",
         arity: -2,
-        categories: "read fast",
+        categories: c"read fast",
         summary: c"Describes a Bloom filter",
         complexity: c"O(L), where L is the number of layers of the filter; FPR, FILL and LAYERS \
                       read up to 65,536 words, LAYERS has L maps",
@@ -305,7 +305,7 @@ pub(super) struct Card;
 impl Command for Card {
     const SPEC: CommandSpec = CommandSpec {
         name: c"bf.card",
-        categories: "read fast",
+        categories: c"read fast",
         summary: c"Returns the number of distinct items added to a Bloom filter (approximate)",
         complexity: c"O(L), where L is the number of layers of the filter",
         since: c"2.4.4",

@@ -11,7 +11,7 @@ use std::{
 
 use redis_module::commands::{BeginSearch, FindKeys, KeySpec, KeySpecFlags};
 
-use super::super::api::{Context, NewCommand, raw};
+use super::super::api::{Context, raw};
 use crate::command::{
     argument::{Argument, Kind},
     options::{self, Place},
@@ -27,7 +27,7 @@ pub(super) struct CommandSpec {
     /// What the command does with its key.
     pub(super) uses: Uses,
     /// ACL categories in addition to `CATEGORY`.
-    pub(super) categories: &'static str,
+    pub(super) categories: &'static CStr,
     pub(super) summary: &'static CStr,
     pub(super) complexity: &'static CStr,
     /// The first release of RedisBloom with the command; [`OWN_SINCE`] if RedisBloom lacks it.
@@ -47,7 +47,7 @@ impl CommandSpec {
         flags: c"readonly fast",
         arity: 2,
         uses: Uses::Reads,
-        categories: "read",
+        categories: c"read",
         summary: c"",
         complexity: c"",
         since: OWN_SINCE,
@@ -60,7 +60,7 @@ impl CommandSpec {
         flags: c"write deny-oom",
         arity: -3,
         uses: Uses::Adds,
-        categories: "write",
+        categories: c"write",
         ..Self::READS
     };
     /// A command that creates a filter, and answers nothing of its items.
@@ -96,33 +96,7 @@ impl CommandSpec {
         ctx: Context,
         entry: raw::RedisModuleCmdFunc,
     ) -> Result<(), String> {
-        let last: c_int = if self.many_keys { -1 } else { 1 };
-        let command = ctx
-            .create_command(self.name, entry, self.flags, last)
-            .ok_or_else(|| format!("the server refuses {}", self.name.to_string_lossy()))?;
-        self.set_categories(command);
-        if self.describe(command) {
-            return Ok(());
-        }
-        Err(format!("the server refuses the description of {}", self.name.to_string_lossy()))
-    }
-
-    /// Sets the ACL categories, on servers that have them for modules. Leaves out `bloom` if the
-    /// server does not know this category, and of commands that RedisBloom lacks: its tests expect
-    /// exactly its own commands there.
-    fn set_categories(&self, command: NewCommand) {
-        let bloom = format!("{} {}", self.categories, CATEGORY.to_string_lossy());
-        if !(self.is_redisblooms() && command.set_categories(&bloom)) {
-            command.set_categories(self.categories);
-        }
-    }
-
-    /// Whether RedisBloom has the command, too.
-    fn is_redisblooms(&self) -> bool {
-        self.since != OWN_SINCE
-    }
-
-    fn describe(&self, command: NewCommand) -> bool {
+        let is_redisblooms = self.since != OWN_SINCE;
         let mut kept = Kept::default();
         let mut key = kept.describe(&Argument::new(c"key", Kind::Key));
         key.key_spec_index = 0;
@@ -134,7 +108,7 @@ impl CommandSpec {
             };
             for option in options::taken(reserve).filter(|option| option.place != Place::Valkeys) {
                 let mut described = kept.describe(&option.argument.optional());
-                if option.place == Place::Own && self.is_redisblooms() {
+                if option.place == Place::Own && is_redisblooms {
                     described.since = OWN_SINCE.as_ptr();
                 }
                 arguments.push(described);
@@ -166,12 +140,20 @@ impl CommandSpec {
             key_specs: key_specs.as_mut_ptr(),
             args: arguments.as_mut_ptr(),
         };
-        // The server copies everything. Pointers in `arguments` point into `kept`, which must live
-        // until then.
-        // SAFETY: as the server wants it, and everything that it points to is alive.
-        let described = unsafe { command.describe(&info) };
+        // Without `bloom` on a server that does not know this category, and for a command that
+        // RedisBloom lacks: its tests expect exactly its own commands there.
+        let own = self.categories;
+        let bloom = [own.to_bytes(), CATEGORY.to_bytes()].join(&b' ');
+        let bloom = CString::new(bloom).unwrap_or_default();
+        let categories = if is_redisblooms { &[&bloom, own][..] } else { &[own] };
+        let last: c_int = if self.many_keys { -1 } else { 1 };
+        // SAFETY: as the server wants it. Everything that it points to is alive: pointers in
+        // `arguments` point into `kept`.
+        let created =
+            unsafe { ctx.create_command(self.name, entry, self.flags, last, categories, &info) };
         drop(kept);
-        described
+        let refused = || format!("the server refuses {}", self.name.to_string_lossy());
+        created.then_some(()).ok_or_else(refused)
     }
 }
 

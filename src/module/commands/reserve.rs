@@ -24,7 +24,7 @@ impl Command for Reserve {
     const SPEC: CommandSpec = CommandSpec {
         name: c"bf.reserve",
         arity: -4,
-        categories: "write fast",
+        categories: c"write fast",
         summary: c"Creates an empty Bloom filter for a capacity and an error rate",
         complexity: c"O(1); with COUNTING or WINDOW O(N), where N is the capacity",
         since: c"1.0.0",
