@@ -7,6 +7,8 @@
 //! filters have no such ratio. VALIDATESCALETO is always checked and ignored: memory is requested
 //! when the filter grows.
 
+use std::ffi::CStr;
+
 use super::{
     argument::{Argument, Kind},
     number,
@@ -273,7 +275,8 @@ impl Draft {
         words: &mut dyn Iterator<Item = &[u8]>,
         reserve: bool,
     ) -> Result<bool, Refusal> {
-        match taken(reserve).find(|option| option.is(word)) {
+        let is = |token: &CStr| word.eq_ignore_ascii_case(token.to_bytes());
+        match taken(reserve).find(|option| option.argument.token.is_some_and(is)) {
             Some(option) => (option.read)(self, words, reserve).map(|()| true),
             None => Ok(false),
         }
@@ -308,13 +311,6 @@ impl Draft {
 pub fn taken(reserve: bool) -> impl Iterator<Item = &'static FilterOption> {
     const ALL: &[FilterOption] = &OPTIONS;
     ALL.iter().filter(move |option| !reserve || matches!(option.place, Place::All | Place::Own))
-}
-
-impl FilterOption {
-    /// Whether this is the option's word.
-    pub fn is(&self, word: &[u8]) -> bool {
-        self.argument.token.is_some_and(|token| word.eq_ignore_ascii_case(token.to_bytes()))
-    }
 }
 
 /// The span of a window: a time in seconds or milliseconds, or as many items as the capacity.

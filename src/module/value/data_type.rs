@@ -14,9 +14,12 @@
 //! COPY creates a value of the type of its source. So a placeholder (`module/unapplied.rs`) may be
 //! of the second type, too: its RDB has 0 layers and nothing else, its AOF is a BF.LOADCHUNK.
 
-use std::ffi::{CStr, c_void};
+use std::{
+    ffi::{CStr, c_void},
+    sync::atomic::Ordering::Relaxed,
+};
 
-use super::{Stored, aof, defrag, keep_types, placeholder, rdb, with_value};
+use super::{DATA_TYPE, Stored, VALKEY_TYPE, aof, defrag, placeholder, rdb, with_value};
 use crate::{
     codec::{native, valkey_bloom},
     module::{
@@ -35,8 +38,8 @@ const VALKEY_NAME: &CStr = c"bloomfltr";
 pub(crate) fn register(ctx: Context) -> bool {
     let own = raw::RedisModuleTypeMethods {
         version: u64::from(raw::REDISMODULE_TYPE_METHOD_VERSION),
-        rdb_load: Some(rdb::load),
-        rdb_save: Some(rdb::save),
+        rdb_load: Some(rdb::load::<false>),
+        rdb_save: Some(rdb::save::<false>),
         aof_rewrite: Some(aof::rewrite::<false>),
         mem_usage: Some(mem_usage),
         free: Some(free),
@@ -47,8 +50,8 @@ pub(crate) fn register(ctx: Context) -> bool {
         ..NO_METHODS
     };
     let valkeys = raw::RedisModuleTypeMethods {
-        rdb_load: Some(rdb::load_valkey),
-        rdb_save: Some(rdb::save_valkey),
+        rdb_load: Some(rdb::load::<true>),
+        rdb_save: Some(rdb::save::<true>),
         aof_rewrite: Some(aof::rewrite::<true>),
         ..own
     };
@@ -62,7 +65,8 @@ pub(crate) fn register(ctx: Context) -> bool {
             "the type bloomfltr is taken: files and replication of valkey-bloom cannot be read",
         );
     }
-    keep_types(own, valkeys);
+    DATA_TYPE.store(own, Relaxed);
+    VALKEY_TYPE.store(valkeys, Relaxed);
     true
 }
 

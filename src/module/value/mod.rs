@@ -36,17 +36,11 @@ use crate::{
 /// The seed of a placeholder, by which it is told from a filter that BF.LOADCHUNK has begun.
 const PLACEHOLDER_SEED: u64 = 0x706c_6163_6568_6f6c;
 
-/// The server's handle of the type, set by `keep_types`.
+/// The server's handle of the type, set by `data_type::register`.
 static DATA_TYPE: AtomicPtr<raw::RedisModuleType> = AtomicPtr::new(std::ptr::null_mut());
 
 /// The handle of valkey-bloom's; null where its name was taken.
 static VALKEY_TYPE: AtomicPtr<raw::RedisModuleType> = AtomicPtr::new(std::ptr::null_mut());
-
-/// Keeps the handles that the server gave.
-fn keep_types(own: *mut raw::RedisModuleType, valkeys: *mut raw::RedisModuleType) {
-    DATA_TYPE.store(own, Relaxed);
-    VALKEY_TYPE.store(valkeys, Relaxed);
-}
 
 impl Stored {
     /// Copies the value, if there is memory.

@@ -22,36 +22,61 @@ use crate::{
     },
 };
 
-pub(super) unsafe extern "C" fn save(io: *mut raw::RedisModuleIO, value: *mut c_void) {
+/// The number of layers, and all that is stored, of a placeholder of valkey-bloom's type. No filter
+/// has 0 layers, and valkey-bloom refuses one.
+const PLACEHOLDER: u64 = 0;
+
+/// Saves a value; `VALKEYS` is whether its type is valkey-bloom's.
+pub(super) unsafe extern "C" fn save<const VALKEYS: bool>(
+    io: *mut raw::RedisModuleIO,
+    value: *mut c_void,
+) {
     // SAFETY: the server passes its stream, for this call.
     let mut stream = unsafe { Stream::new(io) };
+    let save = |value: &Stored| match value {
+        value if !VALKEYS => native::rdb::save(value, &mut stream),
+        Stored::Layers(filter) => valkey_bloom::save(filter, &mut stream),
+        Stored::Pages(_) | Stored::Partial(_) => stream.unsigned(PLACEHOLDER),
+    };
     // SAFETY: the server passes a live value.
-    unsafe { with_value("rdb_save", (), value, |value| native::rdb::save(value, &mut stream)) };
+    unsafe { with_value("rdb_save", (), value, save) };
 }
 
-/// Null refuses the load.
-pub(super) unsafe extern "C" fn load(io: *mut raw::RedisModuleIO, version: c_int) -> *mut c_void {
+/// Loads a value; `VALKEYS` is whether its type is valkey-bloom's. Null refuses the load.
+pub(super) unsafe extern "C" fn load<const VALKEYS: bool>(
+    io: *mut raw::RedisModuleIO,
+    version: c_int,
+) -> *mut c_void {
     guarded("rdb_load", std::ptr::null_mut(), || {
         // SAFETY: the server passes its stream, for this call.
         let mut stream = unsafe { Stream::new(io) };
         let ceiling = limit::ADDRESSABLE;
-        let stored = match version {
-            native::rdb::ENCODING_VERSION => native::rdb::load(&mut stream, ceiling),
-            old if redisbloom::ENCODING_VERSIONS.contains(&old) => {
+        let stored = match (VALKEYS, version) {
+            (false, native::rdb::ENCODING_VERSION) => native::rdb::load(&mut stream, ceiling),
+            (false, old) if redisbloom::ENCODING_VERSIONS.contains(&old) => {
                 redisbloom::load(&mut stream, old, ceiling).map(Stored::Layers)
             }
+            (true, valkey_bloom::ENCODING_VERSION) => {
+                valkey_bloom::load(&mut stream, ceiling).map(Stored::Layers)
+            }
             _ => {
+                let whose = if VALKEYS { " of valkey-bloom's" } else { "" };
                 stream.context().warn_rate_limited(|| {
-                    format!("bf: cannot read encoding version {version} of a filter")
+                    format!("bf: cannot read encoding version {version} of a filter{whose}")
                 });
                 return std::ptr::null_mut();
             }
         };
+        // If more follows, the server refuses the value. A number of layers above the maximum is
+        // not told apart, and does no harm: a placeholder answers no query.
+        if VALKEYS && matches!(stored, Err(Error::Filter(FilterError::Layers))) {
+            return placeholder();
+        }
         // Other formats are not read to the end if there is no memory.
+        let native = !VALKEYS && version == native::rdb::ENCODING_VERSION;
         let out_of_memory = matches!(stored, Err(Error::Filter(FilterError::OutOfMemory(_))));
-        let native = version == native::rdb::ENCODING_VERSION;
         let value = accept(stream, stored);
-        if value.is_null() && out_of_memory && native && unapplied::is_from_the_primary() {
+        if native && out_of_memory && unapplied::is_from_the_primary() {
             return placeholder();
         }
         value
@@ -81,43 +106,4 @@ fn accept(stream: Stream, stored: Result<Stored, Error>) -> *mut c_void {
             std::ptr::null_mut()
         }
     }
-}
-
-/// The number of layers, and all that is stored, of a placeholder of the type that has
-/// valkey-bloom's name. No filter has 0 layers, and valkey-bloom refuses one.
-const PLACEHOLDER: u64 = 0;
-
-/// As `save`, of the type that has valkey-bloom's name.
-pub(super) unsafe extern "C" fn save_valkey(io: *mut raw::RedisModuleIO, value: *mut c_void) {
-    // SAFETY: the server passes its stream, for this call.
-    let mut stream = unsafe { Stream::new(io) };
-    let save = |value: &Stored| match value {
-        Stored::Layers(filter) => valkey_bloom::save(filter, &mut stream),
-        Stored::Pages(_) | Stored::Partial(_) => stream.unsigned(PLACEHOLDER),
-    };
-    // SAFETY: the server passes a live value.
-    unsafe { with_value("rdb_save", (), value, save) };
-}
-
-/// As `load`, of the type that has valkey-bloom's name.
-pub(super) unsafe extern "C" fn load_valkey(
-    io: *mut raw::RedisModuleIO,
-    version: c_int,
-) -> *mut c_void {
-    guarded("rdb_load", std::ptr::null_mut(), || {
-        // SAFETY: the server passes its stream, for this call.
-        let mut stream = unsafe { Stream::new(io) };
-        if version != valkey_bloom::ENCODING_VERSION {
-            stream.context().warn_rate_limited(|| {
-                format!("bf: cannot read encoding version {version} of a filter of valkey-bloom's")
-            });
-            return std::ptr::null_mut();
-        }
-        match valkey_bloom::load(&mut stream, limit::ADDRESSABLE) {
-            // If more follows, the server refuses the value. A number of layers above the maximum
-            // is not told apart, and does no harm: a placeholder answers no query.
-            Err(Error::Filter(FilterError::Layers)) => placeholder(),
-            stored => accept(stream, stored.map(Stored::Layers)),
-        }
-    })
 }
