@@ -42,52 +42,33 @@ impl Counter {
     }
 }
 
-/// Declares the counters, each with its field of INFO. The names are stable: exporters read them.
+/// Declares the counters, each with its field of INFO. `docs/reference/metrics.md` says what each
+/// counts. The names are stable: exporters read them.
 macro_rules! counters {
-    ($($(#[$what:meta])* $counter:ident: $field:literal;)+) => {
-        $($(#[$what])* pub(crate) static $counter: Counter = Counter::new();)+
+    ($($counter:ident: $field:literal;)+) => {
+        $(pub(crate) static $counter: Counter = Counter::new();)+
         const COUNTERS: &[(&str, &Counter)] = &[$(($field, &$counter)),+];
     };
 }
 
 counters! {
-    /// Items that commands tried to add.
     ADDS: "adds";
-    /// Items that commands queried.
     CHECKS: "checks";
-    /// Items that commands queried and that tested present.
     POSITIVES: "positives";
-    /// Queries and deletions of a missing key.
     MISSING: "missing";
-    /// Filters that were read from RDB or RESTORE, completed by BF.LOADCHUNK, or made by BF.LOAD or
-    /// BF.IMPORT.
     LOADS: "loads";
-    /// Refusals to create a filter, to add a layer, or to add to a full non-scaling filter.
     REFUSED: "refused";
-    /// Refusals to add a layer.
     REFUSED_GROWTH: "refused_growth";
-    /// Refusals to add to a full non-scaling filter.
     REFUSED_FULL: "refused_full";
-    /// Layers that were added to full filters.
     SCALED: "scaled";
-    /// Non-scaling filters that became full.
     FILLED: "filled";
-    /// Items that commands tried to delete.
     DELETES: "deletes";
-    /// Items that commands tried to delete, that tested present and were not deleted.
     UNDELETED: "undeleted";
-    /// Commands of clients that stopped at an item of another shard, or named another shard than
-    /// the filter is.
     MISROUTED: "misrouted";
-    /// Commands from a primary, an AOF or a slot migration that could not be applied.
     UNAPPLIED: "unapplied";
-    /// Generations that were begun in filters with a window: opened, or empty and started anew.
     SHIFTS: "shifts";
-    /// Generations that were given back.
     FORGOTTEN: "forgotten";
-    /// Allocations that active defragmentation moved.
     DEFRAG_HITS: "defrag_hits";
-    /// Allocations that active defragmentation was offered and left in place.
     DEFRAG_MISSES: "defrag_misses";
 }
 
@@ -108,7 +89,8 @@ static FREED: [Counter; 6] = [const { Counter::new() }; 6];
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Share([u64; 6]);
 
-/// A time at which every generation that a window has is alive.
+/// A time at which every generation that a window has is alive. The number of items by then is the
+/// same in all copies, whatever their clocks show.
 pub(crate) const BEFORE_ALL: i64 = i64::MIN;
 
 impl Share {

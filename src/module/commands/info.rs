@@ -19,7 +19,8 @@ use crate::{
     },
     module::{
         api::{Access, Context, Key, clock},
-        value::{Stored, items_of, stored_items},
+        stats::BEFORE_ALL,
+        value::{Stored, now},
     },
     sharding::Shard,
 };
@@ -48,11 +49,13 @@ impl Command for Info {
             _ => return Err(Refusal::ARITY),
         };
         let shown = match words.first() {
-            None => Shown::Map(FIELDS.iter().take(FULL).map(|field| field.of(filter)).collect()),
+            None => Shown::Map(
+                FIELDS.iter().take(FULL).map(|field| named_value(field, filter)).collect(),
+            ),
             Some(word) => {
                 let is = |token: &CStr| word.bytes().eq_ignore_ascii_case(token.to_bytes());
-                let field = FIELDS.iter().find(|field| is(field.word));
-                let (label, shown) = field.ok_or(Refusal::UNKNOWN_FIELD)?.of(filter);
+                let field = FIELDS.iter().find(|field| is(field.0));
+                let (label, shown) = named_value(field.ok_or(Refusal::UNKNOWN_FIELD)?, filter);
                 if call.ctx.speaks_resp3() {
                     Shown::Map(vec![(label, shown)])
                 } else {
@@ -67,21 +70,7 @@ impl Command for Info {
 
 /// A field: the word that requests it, its name in the reply, and its value for a filter of layers
 /// and for one of pages.
-struct Field {
-    word: &'static CStr,
-    label: &'static CStr,
-    layers: fn(&Filter) -> Shown,
-    pages: fn(&Paged) -> Shown,
-}
-
-const fn field(
-    word: &'static CStr,
-    label: &'static CStr,
-    layers: fn(&Filter) -> Shown,
-    pages: fn(&Paged) -> Shown,
-) -> Field {
-    Field { word, label, layers, pages }
-}
+type Field = (&'static CStr, &'static CStr, fn(&Filter) -> Shown, fn(&Paged) -> Shown);
 
 /// The value of a field. All values are computed before the reply begins, because a map that stops
 /// in the middle leaves the client out of step.
@@ -99,55 +88,44 @@ enum Shown {
 /// The number of fields in the full reply: the first five of `FIELDS`.
 const FULL: usize = 5;
 
-/// Every field.
+/// Every field: `docs/reference/metrics.md` says what each is.
 const FIELDS: [Field; 16] = [
-    field(c"CAPACITY", c"Capacity", |f| Int(f.capacity()), |p| Int(p.stack(stored_items(p)).1)),
-    field(c"SIZE", c"Size", |f| Int(f.bytes()), |p| Int(p.bytes())),
-    // Of pages, the layers that a stack would have.
-    field(c"FILTERS", c"Number of filters", layer_count, |p| Int(p.stack(stored_items(p)).0)),
-    field(c"ITEMS", c"Number of items inserted", |f| Int(f.items()), |p| Int(items_of(p))),
-    field(
+    (c"CAPACITY", c"Capacity", |f| Int(f.capacity()), |p| Int(p.stack(p.items(BEFORE_ALL)).1)),
+    (c"SIZE", c"Size", |f| Int(f.bytes()), |p| Int(p.bytes())),
+    (c"FILTERS", c"Number of filters", layer_count, |p| Int(p.stack(p.items(BEFORE_ALL)).0)),
+    (c"ITEMS", c"Number of items inserted", |f| Int(f.items()), |p| Int(p.items(now(p)))),
+    (
         c"EXPANSION",
         c"Expansion rate",
         |filter| int_or_null(filter.expansion().factor()),
         |paged| int_or_null(paged.expansion().factor()),
     ),
-    // The requested rate, which the filter does not exceed on average.
-    field(c"ERROR", c"Error rate", |f| Double(f.error_rate()), |p| Double(p.error_rate())),
-    // The current rate: of layers estimated from the bits that are set, of pages exact.
-    field(
+    (c"ERROR", c"Error rate", |f| Double(f.error_rate()), |p| Double(p.error_rate())),
+    (
         c"FPR",
         c"False positive rate",
-        |filter| Double(filter.estimate().error_rate),
-        |paged| Double(paged.estimate().error_rate),
+        |f| Double(f.estimate().error_rate),
+        |p| Double(p.estimate().error_rate),
     ),
-    // The share of bits that are set, about one half at capacity; of pages, the share of slots.
-    field(c"FILL", c"Fill", |f| Double(f.estimate().fill), |p| Double(p.estimate().fill)),
-    field(c"LAYERS", c"Layers", layers, parts),
-    // Slots whose count is the highest, which stay; null for a filter without counts.
-    field(c"SATURATED", c"Saturated counters", |_| Null, |p| int_or_null(p.saturated())),
-    // Refused deletions of items that tested present, since the filter was created, loaded or
-    // copied on this server; null for a filter without counts.
-    field(
+    (c"FILL", c"Fill", |f| Double(f.estimate().fill), |p| Double(p.estimate().fill)),
+    (c"LAYERS", c"Layers", layers, parts),
+    (c"SATURATED", c"Saturated counters", |_| Null, |p| int_or_null(p.saturated())),
+    (
         c"UNDELETED",
         c"Refused deletions",
         |_| Null,
-        |paged| int_or_null(paged.counts().then(|| paged.refused_deletions())),
+        |p| int_or_null(p.counts().then(|| p.refused_deletions())),
     ),
-    // The number of the shard and the number of shards; null for a filter that is no shard.
-    field(c"SHARD", c"Shard", |f| shard(f.shard()), |p| shard(p.shard())),
-    // How the filter forgets, and the generations, oldest first; null for one that does not.
-    field(c"WINDOW", c"Window", |_| Null, window),
-    field(c"GENERATIONS", c"Generations", |_| Null, generations),
-    // Which filter it is. No addition changes it, and a filter with another seed has another one.
-    field(
+    (c"SHARD", c"Shard", |f| shard(f.shard()), |p| shard(p.shard())),
+    (c"WINDOW", c"Window", |_| Null, window),
+    (c"GENERATIONS", c"Generations", |_| Null, generations),
+    (
         c"IDENTITY",
         c"Identity",
         |filter| hexadecimal(Plan::of(filter).identity()),
         |paged| hexadecimal(Plan::of_pages(paged).identity()),
     ),
-    // The product that makes such filters. One of RedisBloom's can go back there.
-    field(c"LAYOUT", c"Layout", product, |_| Shown::Word(c"native")),
+    (c"LAYOUT", c"Layout", product, |_| Shown::Word(c"native")),
 ];
 
 /// The words of all fields, for COMMAND DOCS.
@@ -155,7 +133,7 @@ const FIELDS: [Field; 16] = [
 const WORDS: [Argument; FIELDS.len()] = {
     let (mut words, mut i) = ([Argument::token(c""); FIELDS.len()], 0);
     while i < FIELDS.len() {
-        words[i] = Argument::token(FIELDS[i].word);
+        words[i] = Argument::token(FIELDS[i].0);
         i += 1;
     }
     words
@@ -238,7 +216,7 @@ fn layers(filter: &Filter) -> Shown {
 /// The layer below the pages, if there is one, and all pages.
 fn parts(paged: &Paged) -> Shown {
     let base = paged.base();
-    let items = stored_items(paged);
+    let items = paged.items(BEFORE_ALL);
     let (_, capacity) = paged.stack(items);
     let (below, held) = base.map_or((0, 0), |base| (base.capacity(), base.counted()));
     let pages = described(
@@ -264,16 +242,14 @@ fn described(capacity: u64, items: u64, bytes: u64, error_rate: f64, now: Estima
     ])
 }
 
-impl Field {
-    /// The name and the value of this field for a filter.
-    fn of(&self, filter: &Stored) -> (&'static CStr, Shown) {
-        let shown = match filter {
-            Stored::Layers(filter) => (self.layers)(filter),
-            Stored::Pages(paged) => (self.pages)(paged),
-            Stored::Partial(_) => Null,
-        };
-        (self.label, shown)
-    }
+/// The name and the value of a field for a filter.
+fn named_value(&(_, label, layers, pages): &Field, filter: &Stored) -> (&'static CStr, Shown) {
+    let value = match filter {
+        Stored::Layers(filter) => layers(filter),
+        Stored::Pages(paged) => pages(paged),
+        Stored::Partial(_) => Null,
+    };
+    (label, value)
 }
 
 impl Shown {
@@ -338,7 +314,7 @@ impl Command for Debug {
         let mut key = Key::open(call.ctx, name, Access::Read);
         let filter = &*Stored::complete_in_key(&mut key)?.ok_or(Refusal::NOT_FOUND)?;
         let items = match filter {
-            Stored::Pages(paged) => stored_items(paged),
+            Stored::Pages(paged) => paged.items(BEFORE_ALL),
             filter => filter.items(),
         };
         let mut lines = vec![format!("size:{items}")];

@@ -28,7 +28,7 @@ use crate::{
     module::{
         api::{Key, clock, malloc_size, raw},
         panic_guard::guarded,
-        stats::{self, BEFORE_ALL, Share},
+        stats::{self, Share},
     },
     sharding::Shard,
 };
@@ -210,7 +210,7 @@ impl Stored {
     pub(crate) fn items(&self) -> u64 {
         match self {
             Self::Layers(filter) => filter.items(),
-            Self::Pages(paged) => items_of(paged),
+            Self::Pages(paged) => paged.items(now(paged)),
             Self::Partial(_) => 0,
         }
     }
@@ -277,17 +277,6 @@ fn placeholder() -> *mut c_void {
 #[inline]
 pub(crate) fn now(paged: &Paged) -> i64 {
     if paged.window().is_some() { clock() } else { 0 }
-}
-
-/// The items of a filter of pages that are remembered now.
-pub(crate) fn items_of(paged: &Paged) -> u64 {
-    paged.items(now(paged))
-}
-
-/// The items of a filter of pages, also those that are out of the window but not removed: the same
-/// number in all copies, whatever their clocks show.
-pub(crate) fn stored_items(paged: &Paged) -> u64 {
-    paged.items(BEFORE_ALL)
 }
 
 /// Why a load answers nothing.
