@@ -19,7 +19,6 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use super::{
     api::{Context, raw, used_memory_ratio},
     config,
-    panic_guard::guarded,
 };
 use crate::{
     codec,
@@ -81,24 +80,8 @@ pub(crate) fn explained(error: impl Into<codec::Error>) -> String {
     )
 }
 
-/// Reads the server's settings, and asks to be told when they change.
-pub(crate) fn watch(ctx: Context) {
-    read(ctx);
-    ctx.subscribe(raw::REDISMODULE_EVENT_CONFIG, Some(config_changed));
-}
-
-unsafe extern "C" fn config_changed(
-    ctx: *mut raw::RedisModuleCtx,
-    _: raw::RedisModuleEvent,
-    _: u64,
-    _: *mut std::ffi::c_void,
-) {
-    // SAFETY: the server's own context, for this call.
-    let ctx = unsafe { Context::new(ctx) };
-    guarded("config event", (), || read(ctx));
-}
-
-fn read(ctx: Context) {
+/// Reads the server's settings.
+pub(crate) fn read(ctx: Context) {
     let number = |field| ctx.info(c"memory", field)?.parse().ok();
     MAXMEMORY.store(number(c"maxmemory").unwrap_or(0), Relaxed);
     let policy = ctx.info(c"memory", c"maxmemory_policy");

@@ -31,9 +31,10 @@ mod sweeps;
 mod unapplied;
 mod value;
 
-use std::ffi::c_int;
+use std::ffi::{c_int, c_void};
 
 use api::{Context, Str, raw};
+use panic_guard::guarded;
 
 use crate::filter;
 
@@ -77,10 +78,10 @@ pub unsafe extern "C" fn RedisModule_OnLoad(
     };
     if filled != raw::REDISMODULE_OK as c_int {
         // The table is filled all the same: only the name was refused.
-        panic_guard::guarded("load", (), || Context::none().warn(NAME_TAKEN));
+        guarded("load", (), || Context::none().warn(NAME_TAKEN));
         return raw::REDISMODULE_ERR as c_int;
     }
-    panic_guard::guarded("load", raw::REDISMODULE_ERR as c_int, || {
+    guarded("load", raw::REDISMODULE_ERR as c_int, || {
         // SAFETY: `ctx` is the server's own context, alive until this function returns.
         let ctx = unsafe { Context::new(ctx) };
         let arguments: &[Str] = match usize::try_from(argc) {
@@ -133,8 +134,10 @@ fn load(ctx: Context, arguments: &[Str]) -> Result<(), String> {
     let takes_unprefixed = !is_valkey && major.is_some_and(|major: u32| major >= 8);
     commands::register(ctx)?;
     config::register(ctx, arguments, takes_unprefixed)?;
-    limit::watch(ctx);
-    unapplied::watch(ctx);
+    limit::read(ctx);
+    for event in [raw::REDISMODULE_EVENT_CONFIG, raw::REDISMODULE_EVENT_LOADING] {
+        ctx.subscribe(event, Some(happened));
+    }
     ctx.register_info(Some(stats::info));
     let line = format!(
         "redis-bloom {} in {name} {}, {} code; {}; one filter may take {} bytes",
@@ -146,6 +149,21 @@ fn load(ctx: Context, arguments: &[Str]) -> Result<(), String> {
     );
     ctx.log(c"notice", &line);
     Ok(())
+}
+
+/// The server's configuration changed, or it begins or ends to load.
+unsafe extern "C" fn happened(
+    ctx: *mut raw::RedisModuleCtx,
+    event: raw::RedisModuleEvent,
+    what: u64,
+    _: *mut c_void,
+) {
+    // SAFETY: the server's own context, for this call.
+    let ctx = unsafe { Context::new(ctx) };
+    guarded("event", (), || match event.id {
+        raw::REDISMODULE_EVENT_CONFIG => limit::read(ctx),
+        _ => unapplied::loading(what),
+    });
 }
 
 const fn part(digits: &str) -> c_int {

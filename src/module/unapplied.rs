@@ -9,16 +9,14 @@
 //! ([`Stored::placeholder`]), which returns an error to queries and takes no addition.
 
 use std::{
-    ffi::{c_int, c_void},
+    ffi::c_int,
     fmt::Display,
     sync::atomic::{AtomicBool, Ordering::Relaxed},
 };
 
 use super::{
     api::{Access, Context, Key, Pace, Str, logged, raw},
-    effects, limit,
-    panic_guard::guarded,
-    stats,
+    effects, limit, stats,
     value::Stored,
 };
 use crate::codec::native::dump;
@@ -90,19 +88,7 @@ pub(crate) fn is_from_the_primary() -> bool {
 /// Whether the server loads a full sync.
 static FULL_SYNC: AtomicBool = AtomicBool::new(false);
 
-/// Asks the server to report what it loads.
-pub(crate) fn watch(ctx: Context) {
-    ctx.subscribe(raw::REDISMODULE_EVENT_LOADING, Some(loading));
-}
-
-/// A load begins or ends.
-unsafe extern "C" fn loading(
-    _: *mut raw::RedisModuleCtx,
-    _: raw::RedisModuleEvent,
-    what: u64,
-    _: *mut c_void,
-) {
-    guarded("loading event", (), || {
-        FULL_SYNC.store(what == raw::REDISMODULE_SUBEVENT_LOADING_REPL_START, Relaxed);
-    });
+/// Notes that a load of this kind (`REDISMODULE_SUBEVENT_LOADING_*`) begins, or that it ends.
+pub(crate) fn loading(what: u64) {
+    FULL_SYNC.store(what == raw::REDISMODULE_SUBEVENT_LOADING_REPL_START, Relaxed);
 }
