@@ -21,7 +21,7 @@
 use std::iter::once;
 
 use super::{
-    Argument, Call, Command, CommandSpec, ITEMS, Kind,
+    Argument, Call, Command, CommandSpec, ITEMS, Kind, PER_ITEM, PER_ITEMS,
     items::{Batch, Chunks, check_shard, misrouted},
     reserve,
 };
@@ -53,9 +53,7 @@ impl Command for Add {
         name: c"bf.add",
         arity: 3,
         summary: c"Adds an item to a Bloom filter, which is created if it does not exist",
-        complexity:
-            c"O(L), where L is the number of layers of the filter (1 unless another product made \
-              it)",
+        complexity: PER_ITEM,
         since: c"1.0.0",
         arguments: &[Argument::new(c"item", Kind::String)],
         ..CommandSpec::ADDS
@@ -111,8 +109,7 @@ impl Command for MultiAdd {
     const SPEC: CommandSpec = CommandSpec {
         name: c"bf.madd",
         summary: c"Adds items to a Bloom filter, which is created if it does not exist",
-        complexity:
-            c"O(N * L), where N is the number of items and L the number of layers of the filter",
+        complexity: PER_ITEMS,
         since: c"1.0.0",
         arguments: &[ITEMS],
         ..CommandSpec::ADDS
@@ -134,8 +131,7 @@ impl Command for Insert {
         summary:
             c"Adds items to a Bloom filter, which is created with the given options if it does \
               not exist",
-        complexity:
-            c"O(N * L), where N is the number of items and L the number of layers of the filter",
+        complexity: PER_ITEMS,
         since: c"1.0.0",
         arguments: &[
             Argument::new(c"options", Kind::Options { reserve: false }),
@@ -261,10 +257,11 @@ fn check_kind(call: &Call, value: &Stored, options: &Options) -> Result<(), Refu
     {
         return Err(misrouted(call, value.shard(), Refusal::NotShard(named)));
     }
-    if cells == CellKind::Counters && !value.counts() {
+    let paged = value.paged();
+    if cells == CellKind::Counters && !paged.is_some_and(Paged::counts) {
         return Err(Refusal::NOT_COUNTING);
     }
-    match (window, value.window()) {
+    match (window, paged.and_then(Paged::window)) {
         (Some(_), None) => Err(Refusal::NO_WINDOW),
         (Some(rules), Some(window)) if window.rules != rules => Err(Refusal::OTHER_WINDOW),
         _ => Ok(()),

@@ -4,9 +4,7 @@
 //! The whole blob is checked before the key is opened, so a malformed blob changes nothing.
 
 use super::{
-    Argument, Call, Command, CommandSpec, Kind, add,
-    exists::{ask, queried},
-    items::Batch,
+    Argument, Call, Command, CommandSpec, Kind, PER_ITEMS, add, exists::ask, items::Batch,
 };
 use crate::{
     codec::packed::{self, Packed},
@@ -14,7 +12,6 @@ use crate::{
     module::{
         api::{Access, Key, Str},
         effects::Items,
-        stats,
     },
 };
 
@@ -38,8 +35,7 @@ impl Command for BulkAdd {
         summary:
             c"Adds the items of one packed string to a Bloom filter, which is created with the \
               given options if it does not exist",
-        complexity:
-            c"O(N * L), where N is the number of items and L the number of layers of the filter",
+        complexity: PER_ITEMS,
         arguments: &[Argument::new(c"options", Kind::Options { reserve: false }), FORMAT, BLOB],
         ..CommandSpec::ADDS
     };
@@ -65,8 +61,7 @@ impl Command for BulkExists {
         flags: c"readonly",
         arity: -4,
         summary: c"Checks for each item of one packed string whether it may be in a Bloom filter",
-        complexity:
-            c"O(N * L), where N is the number of items and L the number of layers of the filter",
+        complexity: PER_ITEMS,
         arguments: &[FORMAT, BLOB],
         ..CommandSpec::READS
     };
@@ -76,15 +71,10 @@ impl Command for BulkExists {
         let mut words = words.iter();
         let format = args::bulk_exists(&mut words.by_ref().map(|word| word.bytes()))?;
         let items = Packed::new(format, blob(words.as_slice())?)?;
-        let mut key = Key::open(call.ctx, name, Access::Read);
-        let (count, bits) = match queried(&mut key)? {
-            Some(filter) => {
-                let found = ask(call, filter, items)?;
-                (found.count(), packed::pack_answers(found.iter()))
-            }
+        let (count, bits) = match ask(call, name, items)? {
+            Some(found) => (found.count(), packed::pack_answers(found.iter())),
             None => {
                 let count = items.items().count();
-                stats::CHECKS.add(count as u64);
                 (count, vec![0; count.div_ceil(8)])
             }
         };

@@ -7,14 +7,14 @@
 use std::iter::once;
 
 use super::{
-    Argument, Call, Command, CommandSpec, ITEMS, Kind,
+    Argument, Call, Command, CommandSpec, ITEMS, Kind, PER_ITEM, PER_ITEMS,
     items::{Batch, Chunks, check_shard},
 };
 use crate::{
     command::refusal::Refusal,
     filter::paged::Paged,
     module::{
-        api::{Access, Key},
+        api::{Access, Key, Str},
         config,
         lookahead::Lookahead,
         stats,
@@ -29,9 +29,7 @@ impl Command for Exists {
         name: c"bf.exists",
         arity: 3,
         summary: c"Checks whether an item may be in a Bloom filter",
-        complexity:
-            c"O(L), where L is the number of layers of the filter (1 unless another product made \
-              it)",
+        complexity: PER_ITEM,
         since: c"1.0.0",
         arguments: &[Argument::new(c"item", Kind::String)],
         ..CommandSpec::READS
@@ -76,8 +74,7 @@ impl Command for MultiExists {
         name: c"bf.mexists",
         arity: -3,
         summary: c"Checks for each item whether it may be in a Bloom filter",
-        complexity:
-            c"O(N * L), where N is the number of items and L the number of layers of the filter",
+        complexity: PER_ITEMS,
         since: c"1.0.0",
         arguments: &[ITEMS],
         ..CommandSpec::READS
@@ -85,27 +82,29 @@ impl Command for MultiExists {
 
     fn run(call: &Call) -> Result<(), Refusal> {
         let (name, items) = call.key_and_rest(1)?;
-        let mut key = Key::open(call.ctx, name, Access::Read);
-        let Some(filter) = queried(&mut key)? else {
-            stats::CHECKS.add(items.len() as u64);
-            call.reply_each(items.len(), items.iter().map(|_| false), None);
-            return Ok(());
-        };
-        let found = ask(call, filter, items)?;
-        call.reply_each(found.count(), found.each(), None);
+        match ask(call, name, items)? {
+            Some(found) => call.reply_each(found.count(), found.each(), None),
+            None => call.reply_each(items.len(), items.iter().map(|_| false), None),
+        }
         Ok(())
     }
 }
 
-/// Queries a complete filter for items, and counts them. All answers are there before the reply
-/// begins: an array that stops in the middle leaves the client out of step.
+/// Queries the filter in a key for items, and counts them; `None` for a missing key, which has none
+/// of them. All answers are there before the reply begins: an array that stops in the middle leaves
+/// the client out of step.
 pub(super) fn ask<'a>(
     call: &Call,
-    filter: &Stored,
+    name: Str,
     items: impl Batch<'a>,
-) -> Result<Chunks, Refusal> {
-    check_shard(call, filter.shard(), items.items())?;
+) -> Result<Option<Chunks>, Refusal> {
+    let mut key = Key::open(call.ctx, name, Access::Read);
     let (mut found, items) = (Chunks::default(), items.items());
+    let Some(filter) = queried(&mut key)? else {
+        stats::CHECKS.add(items.count() as u64);
+        return Ok(None);
+    };
+    check_shard(call, filter.shard(), items.clone())?;
     match filter {
         Stored::Layers(filter) => filter.contains_each(items, |chunk| found.push(chunk)),
         Stored::Pages(paged) => {
@@ -115,7 +114,7 @@ pub(super) fn ask<'a>(
     }
     stats::CHECKS.add(found.count() as u64);
     stats::POSITIVES.add(found.ones() as u64);
-    Ok(found)
+    Ok(Some(found))
 }
 
 /// The complete filter in the key; `None` for a missing key, unless `missing-key-error` makes that

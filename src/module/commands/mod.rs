@@ -31,6 +31,12 @@ use crate::{
 /// One or more items.
 const ITEMS: Argument = Argument::new(c"item", Kind::String).multiple();
 
+/// The time that a command of one item takes, and of many.
+const PER_ITEM: &CStr =
+    c"O(L), where L is the number of layers of the filter (1 unless another product made it)";
+const PER_ITEMS: &CStr =
+    c"O(N * L), where N is the number of items and L the number of layers of the filter";
+
 /// Declares the file of each line as a module, and registers the commands that are in it.
 macro_rules! commands {
     ($($file:ident: $($command:ident),+;)+) => {

@@ -21,10 +21,7 @@ use crate::{
         native::{self, Load},
     },
     command::refusal::Refusal,
-    filter::{
-        self, CellKind, Expansion, Family, Filter, Params,
-        paged::{Paged, Window},
-    },
+    filter::{self, CellKind, Expansion, Family, Filter, Params, paged::Paged},
     module::{
         api::{Key, clock, malloc_size, raw},
         panic_guard::guarded,
@@ -215,17 +212,9 @@ impl Stored {
         }
     }
 
-    /// How it forgets, if it does.
-    pub(crate) fn window(&self) -> Option<&Window> {
-        match self {
-            Self::Pages(paged) => paged.window(),
-            Self::Layers(_) | Self::Partial(_) => None,
-        }
-    }
-
-    /// Whether items can be deleted.
-    pub(crate) fn counts(&self) -> bool {
-        matches!(self, Self::Pages(paged) if paged.counts())
+    /// The filter, if it is one of pages.
+    pub(crate) fn paged(&self) -> Option<&Paged> {
+        if let Self::Pages(paged) = self { Some(paged) } else { None }
     }
 
     /// Bytes of bits and pages, those included that a window has emptied and not freed.
