@@ -206,16 +206,16 @@ pub(crate) fn loaded(ctx: Context, key: Str, complete: bool) {
     }
 }
 
-/// Announces a load that this server began itself, with the `header` of a dump.
-pub(crate) fn begun(ctx: Context, key: Str, iterator: i64, header: &[u8]) {
-    let iterator = iterator.to_string();
-    ctx.replicate(c"BF.LOADCHUNK", key, &owned([iterator.as_bytes(), header]), &[]);
-    ctx.signal_modified(key);
-}
-
-/// Announces a filter that this server deleted itself.
-pub(crate) fn dropped(ctx: Context, key: Str) {
-    ctx.replicate(c"DEL", key, &[], &[]);
+/// Announces what this server did itself: it `deleted` a filter, and has `begun` a load, of which
+/// these are the iterator and the header.
+pub(crate) fn placeholder(ctx: Context, key: Str, deleted: bool, begun: Option<(i64, Vec<u8>)>) {
+    if deleted {
+        ctx.replicate(c"DEL", key, &[], &[]);
+    }
+    if let Some((iterator, header)) = begun {
+        let iterator = iterator.to_string();
+        ctx.replicate(c"BF.LOADCHUNK", key, &owned([iterator.as_bytes(), &header]), &[]);
+    }
     ctx.signal_modified(key);
 }
 

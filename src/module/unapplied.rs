@@ -45,24 +45,20 @@ pub(crate) fn report(ctx: Context, what: &[u8], key: &[u8], why: impl Display) {
 #[cold]
 pub(crate) fn leave_placeholder(ctx: Context, name: Str, lacks: bool) {
     let mut key = Key::open(ctx, name, Access::Write);
-    match Stored::complete_in_key(&mut key) {
-        Ok(None) => {}
-        Ok(Some(_)) if lacks => {
-            key.delete();
-            drop(key);
-            effects::dropped(ctx, name);
-            key = Key::open(ctx, name, Access::Write);
-        }
+    let deleted = match Stored::complete_in_key(&mut key) {
+        Ok(None) => false,
+        Ok(Some(_)) if lacks => true,
         _ => return,
-    }
-    let Some(value) = Stored::placeholder() else {
-        return;
     };
-    let (iterator, header) = dump::header(&value);
-    if value.put(&mut key).is_ok() {
-        drop(key);
-        effects::begun(ctx, name, iterator, &header);
+    if deleted {
+        key.delete();
     }
+    let begun = Stored::placeholder().and_then(|value| {
+        let header = dump::header(&value);
+        value.put(&mut key).ok().map(|()| header)
+    });
+    drop(key);
+    effects::placeholder(ctx, name, deleted, begun);
 }
 
 /// [`report`] for a callback that gets no client (COPY, RESTORE, a full sync): reports on a replica
