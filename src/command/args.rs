@@ -106,8 +106,10 @@ pub fn insert<'a>(
     words: &mut impl Iterator<Item = &'a [u8]>,
     obeyed: impl Fn() -> bool,
 ) -> Result<(Options, bool), Refusal> {
-    let (options, items) = creation(words, obeyed, |word, _| Ok(is(word, "ITEMS").then_some(())))?;
-    Ok((options, items.is_some()))
+    match creation(words, obeyed)? {
+        (_, Some(word)) if !is(word, "ITEMS") => Err(Refusal::UNKNOWN_ARGUMENT),
+        (options, word) => Ok((options, word.is_some())),
+    }
 }
 
 /// Parses the arguments of BF.BULKADD after the key, up to and including the format. Leaves the
@@ -115,51 +117,44 @@ pub fn insert<'a>(
 pub fn bulk_add<'a>(
     words: &mut impl Iterator<Item = &'a [u8]>,
 ) -> Result<(Options, Format), Refusal> {
-    let (options, format) = creation(words, || false, packed_format)?;
-    Ok((options, format.ok_or(Refusal::ARITY)?))
+    let (options, word) = creation(words, || false)?;
+    Ok((options, format(word, words)?))
 }
 
 /// Parses the arguments of BF.BULKEXISTS after the key, up to and including the format. Leaves the
 /// blob in `words`.
 pub fn bulk_exists<'a>(words: &mut impl Iterator<Item = &'a [u8]>) -> Result<Format, Refusal> {
-    let word = words.next().ok_or(Refusal::ARITY)?;
-    packed_format(word, words)?.ok_or(Refusal::UNKNOWN_ARGUMENT)
+    format(words.next(), words)
 }
 
-/// Reads the format of a packed batch if `word` begins it, else `None`.
-fn packed_format<'a>(
-    word: &[u8],
+/// Reads the format of a packed batch, which begins with `word`.
+fn format<'a>(
+    word: Option<&[u8]>,
     words: &mut impl Iterator<Item = &'a [u8]>,
-) -> Result<Option<Format>, Refusal> {
-    Ok(if is(word, "LINES") {
-        Some(Format::Lines)
-    } else if is(word, "LENGTHS") {
-        Some(Format::Lengths)
-    } else if is(word, "WIDTH") {
-        let width = number::integer(words.next().ok_or(Refusal::ARITY)?);
-        let width = width.filter(|&width| width <= MAX_WIDTH).and_then(NonZeroUsize::new);
-        Some(Format::Width(width.ok_or(Refusal::BAD_WIDTH)?))
-    } else {
-        None
-    })
+) -> Result<Format, Refusal> {
+    match word.ok_or(Refusal::ARITY)? {
+        word if is(word, "LINES") => Ok(Format::Lines),
+        word if is(word, "LENGTHS") => Ok(Format::Lengths),
+        word if is(word, "WIDTH") => {
+            let width = number::integer(words.next().ok_or(Refusal::ARITY)?);
+            let width = width.filter(|&width| width <= MAX_WIDTH).and_then(NonZeroUsize::new);
+            Ok(Format::Width(width.ok_or(Refusal::BAD_WIDTH)?))
+        }
+        _ => Err(Refusal::UNKNOWN_ARGUMENT),
+    }
 }
 
-/// Parses the options of a filter that a command creates, up to the word for which `end` returns a
-/// value. `end` may take further words. With a seed of 32 bytes, that word may be missing.
-fn creation<'a, I: Iterator<Item = &'a [u8]>, T>(
-    words: &mut I,
+/// Parses the options of a filter that a command creates, and returns the word that follows them.
+/// With a seed of 32 bytes, that word may be missing.
+fn creation<'a>(
+    words: &mut impl Iterator<Item = &'a [u8]>,
     obeyed: impl Fn() -> bool,
-    end: impl Fn(&'a [u8], &mut I) -> Result<Option<T>, Refusal>,
-) -> Result<(Options, Option<T>), Refusal> {
-    let (mut draft, mut last) = (Draft::default(), None);
-    while let Some(word) = words.next() {
-        last = end(word, words)?;
-        if last.is_some() {
-            break;
-        }
-        if !draft.take(word, words, false)? {
-            return Err(Refusal::UNKNOWN_ARGUMENT);
-        }
+) -> Result<(Options, Option<&'a [u8]>), Refusal> {
+    let (mut draft, mut last) = (Draft::default(), words.next());
+    while let Some(word) = last
+        && draft.take(word, words, false)?
+    {
+        last = words.next();
     }
     let seed = draft.valkeys_seed;
     if last.is_none() && seed.is_none() {
