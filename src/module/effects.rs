@@ -61,6 +61,7 @@ pub(crate) struct Growth {
 
 /// Announces additions, after the creation of the filter if there was one. Does nothing if no
 /// filter was created or changed.
+#[inline(always)] // Of BF.ADD, little remains.
 pub(crate) fn announce(
     ctx: Context,
     key: Str,
@@ -86,6 +87,7 @@ pub(crate) fn announce(
 }
 
 /// Replicates a shift, if there was one, and the items that changed the filter after it.
+#[inline(always)]
 fn replicate_additions(ctx: Context, key: Str, items: &Items, growth: Growth) {
     if let Some(shift) = growth.shift {
         replicate_shift(ctx, key, shift);
@@ -113,18 +115,6 @@ pub(crate) fn replicate_shift(ctx: Context, key: Str, shift: Shift) {
 pub(crate) fn shifted(ctx: Context, key: Str, shift: Shift) {
     let growth = Growth { shift: Some(shift), ..Growth::default() };
     announce(ctx, key, None, &Items::Listed(Vec::new()), growth);
-}
-
-/// Announces an addition by a command of which each item changed the filter, without a shift: the
-/// short way of [`announce`] for [`Items::All`].
-#[inline(always)]
-pub(crate) fn added_all(ctx: Context, key: Str, growth: Growth) {
-    ctx.replicate_verbatim();
-    ctx.signal_modified(key);
-    ctx.notify(c"bloom.add", key);
-    if growth != Growth::default() {
-        publish_growth(ctx, key, growth);
-    }
 }
 
 /// Replicates a new filter and its first items. The command is never replicated unchanged, because

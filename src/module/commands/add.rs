@@ -89,7 +89,7 @@ impl Command for Add {
         stats::ADDS.add(1);
         if addition.changed {
             drop(key);
-            effects::added_all(call.ctx, name, growth);
+            effects::announce(call.ctx, name, None, &Items::All, growth);
         }
         call.ctx.reply_bool(addition.new);
         Ok(())
