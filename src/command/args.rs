@@ -11,11 +11,8 @@
 //! The options are those of `options.rs`. An unknown word is refused. NRedisStack sends the
 //! expansion of RESERVE as a bare number after the capacity; it is accepted as EXPANSION.
 //!
-//! RedisBloom replicates commands as its clients wrote them, and ignores unknown words of RESERVE.
-//! So a RESERVE that is `obeyed` (sent by a primary, an AOF or a slot migration) is read by
-//! RedisBloom's rules, unless it has a seed: this module always sends one with a native filter. An
-//! expansion above the range becomes the largest: the filter grows in other steps than the
-//! original, but it has the same items.
+//! A RESERVE that is `obeyed` (sent by a primary, an AOF or a slot migration) is read by
+//! RedisBloom's rules, unless it has a seed: this module always sends one with a native filter.
 
 use std::num::NonZeroUsize;
 
@@ -95,7 +92,8 @@ fn redisblooms_growth<'a>(
     clamped(factor).map(Some).ok_or(Refusal::EXPANSION_RANGE)
 }
 
-/// The expansion, or the largest that a filter of this module may have.
+/// The expansion, or the largest that a filter of this module may have: it grows in other steps
+/// than the original, but has the same items.
 fn clamped(factor: u64) -> Option<Expansion> {
     Expansion::new(factor.min(MAX_EXPANSION.into())).ok()
 }

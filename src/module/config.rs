@@ -1,17 +1,9 @@
-//! Settings: the load arguments, and what CONFIG GET and CONFIG SET show.
+//! Settings: the load arguments, and what CONFIG GET and CONFIG SET show. What each does, under
+//! which names, stands in `docs/reference/settings.md`.
 //!
-//! `docs/reference/settings.md` says what each setting does.
-//!
-//! Where the server allows names without a prefix (Redis 8) they read `bf-error-rate`, as in
-//! RedisBloom 8; elsewhere the server makes them `bf.error-rate`. A server starts with the
-//! configuration file of another product: on Redis 8 with RedisBloom's, settings of cuckoo filters
-//! included; elsewhere with valkey-bloom's. A setting without effect keeps its value for CONFIG
-//! REWRITE.
-//!
-//! The last writer wins, under either name, and both names show the value. When the module loads,
-//! the server sets every name, in the order of registration: to the text in the configuration file,
-//! or to the default of the registration. At that time a default is ignored, so that it does not
-//! override the other name.
+//! When the module loads, the server sets every name, in the order of registration: to the text in
+//! the configuration file, or to the default of the registration. At that time a default is
+//! ignored, so that it does not override the other name of the same setting.
 //!
 //! Every value is kept as 64 bits and goes to and from the server as text. The server also
 //! has numeric settings, but it refuses or wraps some numbers before it asks the module, and

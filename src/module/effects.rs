@@ -4,18 +4,7 @@
 //! announced change, also on replicas, and no filter or key may be in use when a function of this
 //! file is called.
 //!
-//! Effects are replicated: a command is repeated word for word only if every item in it changed the
-//! filter.
-//!
-//! * A creation carries every resolved parameter, including the seed: a replica with other defaults
-//!   creates an equal filter.
-//! * Of time, only its effect is replicated: BF.SHIFT, before the items of the addition that caused
-//!   it (`filter/paged/window.rs`).
-//! * An addition carries only the items that changed the filter, and a deletion only those that it
-//!   deleted. A command that changes nothing is not announced.
-//!
-//! A replica must hold the bits of its primary, because the primary never sends an item that it
-//! found present, not even a false positive. Sizing and hashing are therefore deterministic.
+//! Effects are replicated, not commands: "Replication" in `docs/internals/design.md`.
 
 use super::{
     api::{Context, OwnedStr, Str},

@@ -1,16 +1,8 @@
-//! How many bytes one filter may take.
+//! How many bytes one filter may take: "Memory bounds" in `docs/guide/operations.md`. The bounds
+//! are for what clients make: what one server accepted, every server loads.
 //!
-//! **What one server accepted, every server loads.** RDB, AOF, the stream of a primary, RESTORE,
-//! COPY, a replica, and a slot on its way here have no ceiling; what the allocator refuses is an
-//! error. Forged sizes do no harm: memory is allocated as bytes arrive (`codec/native`).
-//!
-//! **What a client makes** (a filter, a layer, a load by BF.LOADCHUNK, BF.LOAD or BF.IMPORT) has a
-//! ceiling:
-//!
-//! * `max-filter-bytes`, if the operator has set it, also above the machine's memory; otherwise
-//!   `maxmemory`, if that is set; otherwise the memory of the machine or the container;
-//! * under `noeviction` also what is left of `maxmemory`, because the server judges a command's
-//!   memory before the command runs. Other policies make room.
+//! Under `noeviction`, what is left of `maxmemory` is a bound of its own, because the server judges
+//! a command's memory before the command runs. Other policies make room.
 //!
 //! The server's settings are read at load and when it says that its configuration changed.
 

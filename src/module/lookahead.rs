@@ -2,14 +2,9 @@
 //!
 //! A single command waits for the block of its item. The server looks up the key first, which takes
 //! some 300 instructions: time enough for memory to answer. So the module remembers the last filter
-//! that is too large for the processor's caches, by the name of its key:
+//! that is too large for the processor's caches, by the name of its key.
 //!
-//! ```text
-//!   name ──remembered?──▶ hash, prefetch ─┐
-//!      └──▶ the server looks up the key ──┴─▶ filter ──same seed and address?──▶ probe
-//! ```
-//!
-//! By then the name may lead to another filter, or to none. An address to prefetch is never read,
+//! The name may lead to another filter by now, or to none. An address to prefetch is never read,
 //! and the hash is used only if the filter's seed and block address are the remembered ones. So
 //! only time depends on what is remembered, and length and end of the name suffice.
 

@@ -1,14 +1,8 @@
 //! Removes what windows forgot, between commands.
 //!
-//! A generation that starts, or BF.FORGET, forgets items. Their slots stay in the pages
-//! (`filter/paged/window.rs`), and leave in passes over all pages. Each addition sweeps some; the
-//! rest is done here, so that a window that gets no more additions frees its memory too:
-//!
-//! ```text
-//!   generation is forgotten ─▶ queue of (database, key) ─▶ timer ─▶ 8 pages ──▶ BF.SHIFT to
-//!   BF.FORGET                     ▲                                   │         replicas, AOF
-//!                                 └─────────── more to do ◀───────────┘
-//! ```
+//! The slots of forgotten items leave in passes over all pages (`filter/paged/window.rs`). Each
+//! addition sweeps some; the rest is done here, so that a window that gets no more additions frees
+//! its memory, too.
 //!
 //! The timer serves one key after the other for about a millisecond, so that keys with little to do
 //! do not keep a large window waiting. Only a primary sweeps; its replicas, and the AOF, get each

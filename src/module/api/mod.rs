@@ -5,14 +5,6 @@
 //! server becomes one of these types by an `unsafe fn new`, in an entry point or a callback, and
 //! lives no longer than that call. The load entry refuses a server that `is_too_old`.
 //!
-//! ```text
-//!   context        a running call: replies, the log, replication, signals of changed keys
-//!   registration   what the module tells the server when it loads
-//!   string         the server's strings, borrowed and owned
-//!   key            an open key and its value
-//!   io             streams of a value: RDB, AOF, digest
-//! ```
-//!
 //! The `RedisString` of the `redis-module` crate is not used, because it retains, copies and frees
 //! every argument of every command.
 

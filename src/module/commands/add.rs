@@ -13,10 +13,6 @@
 //! must first grow or start a generation, or refuses the item, it has not changed, and the path for
 //! batches takes over. That path adds all items before the reply begins, because the length of the
 //! reply depends on the result.
-//!
-//! Only windows depend on time. Only an addition by an ordinary client of a primary looks at a
-//! clock, once. What a primary, an AOF or a slot migration sends is obeyed, and so is every
-//! addition on a replica: time comes there as BF.SHIFT (`forget.rs`).
 
 use std::iter::once;
 

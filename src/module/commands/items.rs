@@ -1,10 +1,8 @@
 //! The items of a command: the forms in which they come, their shard, and the answers for them.
 //!
-//! In a filter that is a shard of a sharded filter (`src/sharding.rs`), an item of another shard is
-//! an error, which is the whole reply, and the command changes nothing. A client with a wrong rule
-//! would otherwise lose items: it would add them to one shard and query another. What a primary, an
-//! AOF or a slot migration sends is obeyed: the item is in the filter there, and a refusal would
-//! lose it here.
+//! A client's command with an item of another shard is refused (`docs/reference/sharding.md`). What
+//! a primary, an AOF or a slot migration sends is obeyed: the item is in the filter there, and a
+//! refusal would lose it here.
 
 use super::Call;
 use crate::{

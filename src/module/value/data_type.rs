@@ -7,9 +7,7 @@
 //!   bloomfltr   a filter of valkey-bloom's  valkey-bloom's, both ways        BF.LOAD
 //! ```
 //!
-//! The names are RedisBloom's and valkey-bloom's: tools that know Bloom keys by TYPE keep working,
-//! and the server hands `rdb_load` the encoding version that it found, ours (100) or theirs. Where
-//! another module has taken the second name, such a filter gets the first type.
+//! Where another module has taken the second name, such a filter gets the first type.
 //!
 //! COPY creates a value of the type of its source. So a placeholder (`module/unapplied.rs`) may be
 //! of the second type, too: its RDB has 0 layers and nothing else, its AOF is a BF.LOADCHUNK.

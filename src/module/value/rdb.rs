@@ -1,8 +1,5 @@
 //! RDB, DUMP and RESTORE: the server's stream as source and sink of the codec.
 //!
-//! The module declares that it handles read errors: a short or damaged stream is a failed load,
-//! never a crash. Each read is checked before its result is used.
-//!
 //! A server that loads an RDB file or an AOF, or takes a full sync, exits if a load fails. So a
 //! replica that has no memory for a filter of its primary keeps a placeholder instead
 //! (`module/unapplied.rs`). A server that loads its own files does not: its next file would be
