@@ -151,7 +151,7 @@ impl Layer {
     pub fn shape(&self) -> Shape {
         match &self.kind {
             Kind::Blocked(layer) => layer.geometry().into(),
-            Kind::Classic(layer) => layer.shape().into(),
+            Kind::Classic(layer) => layer.shape.into(),
         }
     }
 

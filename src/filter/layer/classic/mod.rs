@@ -8,7 +8,7 @@
 //!   positions (a + i b mod 2^64) mod bits, i in 0 .. k
 //! ```
 //!
-//! These are RedisBloom's positions; `positions.rs` has those of other products.
+//! These are RedisBloom's positions; `positions.rs` has all rules.
 //!
 //! Bloom (1970), with the double hashing of Kirsch and Mitzenmacher (2006). Two things reduce the
 //! cost of k cache lines:
@@ -17,8 +17,6 @@
 //!   the right remainder, except that a sum a + i b that passes 2^64 loses 2^64 mod bits. So there
 //!   are two possible steps, and a subtraction if the position passes `bits`.
 //! * **Prefetch of all positions** of every item of a batch, before the first one is read.
-
-use std::hint::select_unpredictable;
 
 mod positions;
 
@@ -85,13 +83,30 @@ impl Classic {
             && (1..=MAX_CLASSIC_PROBES).contains(&self.probes)
             && (self.rule != Rule::LowBits || self.bits.is_power_of_two())
     }
+
+    /// Whether `each` is true for all positions of an item, up to the first for which it is not.
+    /// `passing` is that of the layer.
+    #[inline]
+    fn all(&self, passing: u64, hash: Hash, each: impl FnMut(u64) -> bool) -> bool {
+        let Self { bits, probes, rule, .. } = *self;
+        match rule {
+            Rule::Remainder | Rule::LowBits => {
+                positions::remainder(hash, probes, bits, passing).all(each)
+            }
+            Rule::Prime => positions::prime(hash, probes, bits).all(each),
+            Rule::Mitz32 => positions::mitz32(hash, probes, bits).all(each),
+            Rule::Mitz64 => positions::mitz64(hash, probes, bits).all(each),
+        }
+    }
 }
 
 /// A bit array probed by one of the rules.
 #[derive(Debug)]
 pub(super) struct ClassicLayer {
     pub(super) bits: Bits,
-    pub(super) map: Map,
+    pub(super) shape: Classic,
+    /// `bits` minus (2^64 mod `bits`): added to a sum that passed 2^64 and so lost 2^64 mod `bits`.
+    pub(super) passing: u64,
     /// Kept, so that the layer of a chunk is found by binary search.
     pub(super) start: Start,
 }
@@ -100,20 +115,18 @@ impl ClassicLayer {
     /// Makes a layer over these bits, which may be too few until the first query.
     pub(super) fn new(shape: Classic, bits: Bits) -> Self {
         debug_assert!(shape.is_sound());
-        Self { bits, map: Map::new(shape), start: Start::default() }
+        // 2^64 - bits and 2^64 have the same remainder.
+        let passing = shape.bits - shape.bits.wrapping_neg() % shape.bits;
+        Self { bits, shape, passing, start: Start::default() }
     }
 
     /// Where the next layer begins.
     pub(super) fn end(&self) -> Start {
         let Start { stored, memory } = self.start;
         Start {
-            stored: stored.saturating_add(self.map.shape.bytes),
-            memory: memory.saturating_add(self.map.shape.words().saturating_mul(8)),
+            stored: stored.saturating_add(self.shape.bytes),
+            memory: memory.saturating_add(self.shape.words().saturating_mul(8)),
         }
-    }
-
-    pub(super) fn shape(&self) -> Classic {
-        self.map.shape
     }
 
     /// Prefetches the lines that the item needs. Not inlined, as the next ones: they wait for
@@ -130,10 +143,10 @@ impl ClassicLayer {
 
     #[inline(always)]
     fn prefetch_lines(&self, hash: Hash) {
-        if self.map.shape.bytes <= CACHED {
+        if self.shape.bytes <= CACHED {
             return;
         }
-        self.map.all(hash, |position| {
+        self.shape.all(self.passing, hash, |position| {
             self.bits.prefetch((position / 64) as usize);
             true
         });
@@ -142,7 +155,7 @@ impl ClassicLayer {
     /// Prefetches position `start` modulo the bits, which is the first position of some rules.
     #[inline]
     pub(super) fn prefetch_start(&self, start: u64) {
-        self.bits.prefetch((start % self.map.shape.bits / 64) as usize);
+        self.bits.prefetch((start % self.shape.bits / 64) as usize);
     }
 
     #[inline(never)]
@@ -158,7 +171,9 @@ impl ClassicLayer {
     #[inline(always)]
     fn holds(&self, hash: Hash) -> bool {
         let words = self.bits.words();
-        self.map.all(hash, |position| words[(position / 64) as usize] >> (position % 64) & 1 == 1)
+        self.shape.all(self.passing, hash, |position| {
+            words[(position / 64) as usize] >> (position % 64) & 1 == 1
+        })
     }
 
     /// Sets every bit of the item, and returns whether one was clear.
@@ -168,93 +183,10 @@ impl ClassicLayer {
             return false;
         }
         let words = self.bits.words_mut();
-        self.map.all(hash, |position| {
+        self.shape.all(self.passing, hash, |position| {
             words[(position / 64) as usize] |= 1 << (position % 64);
             true
         });
         true
-    }
-}
-
-/// Maps a hash to positions.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Map {
-    shape: Classic,
-    /// `bits` minus (2^64 mod `bits`): added to a sum that passed 2^64 and so lost 2^64 mod `bits`.
-    passing: u64,
-}
-
-impl Map {
-    fn new(shape: Classic) -> Self {
-        // 2^64 - bits and 2^64 have the same remainder.
-        let lost = shape.bits.wrapping_neg() % shape.bits;
-        Self { shape, passing: shape.bits - lost }
-    }
-
-    /// Whether `each` is true for all positions of an item, up to the first for which it is not.
-    #[inline]
-    fn all(&self, hash: Hash, each: impl FnMut(u64) -> bool) -> bool {
-        let Classic { bits, probes, rule, .. } = self.shape;
-        match rule {
-            Rule::Remainder | Rule::LowBits => self.positions(hash).all(each),
-            Rule::Prime => positions::prime(hash, probes, bits).all(each),
-            Rule::Mitz32 => positions::mitz32(hash, probes, bits).all(each),
-            Rule::Mitz64 => positions::mitz64(hash, probes, bits).all(each),
-        }
-    }
-
-    /// The k positions of an item by RedisBloom's rules.
-    #[inline]
-    fn positions(&self, hash: Hash) -> Positions {
-        let bits = self.shape.bits;
-        let remainder = |x: u64| match self.shape.rule {
-            Rule::LowBits => x & (bits - 1),
-            _ => x % bits,
-        };
-        let step = remainder(hash.probes);
-        // Less than twice bits: step is below bits.
-        let passing = step + self.passing;
-        Positions {
-            left: self.shape.probes,
-            bits,
-            sum: hash.block,
-            add: hash.probes,
-            position: remainder(hash.block),
-            step,
-            passing: if passing >= bits { passing - bits } else { passing },
-        }
-    }
-}
-
-struct Positions {
-    /// Number of positions to come.
-    left: u16,
-    bits: u64,
-    /// a + i b, wrapping.
-    sum: u64,
-    /// b.
-    add: u64,
-    /// `sum` mod bits.
-    position: u64,
-    /// The step to the next position: b mod bits.
-    step: u64,
-    /// The step if `sum` passes 2^64: (b - 2^64) mod bits.
-    passing: u64,
-}
-
-impl Iterator for Positions {
-    type Item = u64;
-
-    #[inline]
-    fn next(&mut self) -> Option<u64> {
-        self.left = self.left.checked_sub(1)?;
-        let here = self.position;
-        let (sum, passes) = self.sum.overflowing_add(self.add);
-        self.sum = sum;
-        // Both conditions are coin flips: selected, not branched on.
-        let there = here + select_unpredictable(passes, self.passing, self.step);
-        self.position =
-            select_unpredictable(there >= self.bits, there.wrapping_sub(self.bits), there);
-        Some(here)
     }
 }
