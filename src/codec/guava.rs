@@ -12,7 +12,7 @@
 //! (`foreign::guava::items_of`).
 
 use super::{Error, reader::Reader};
-use crate::filter::{Classic, Expansion, Family, Filter, LayerPlan, Plan, Rule, foreign};
+use crate::filter::{Classic, Expansion, Family, Filter, LayerPlan, Plan, Rule, Shape, foreign};
 
 /// Reads the bytes of `writeTo` into a filter of at most `ceiling` bytes of bits.
 ///
@@ -34,7 +34,7 @@ pub fn read(bytes: &[u8], ceiling: u64) -> Result<Filter, Error> {
     let bits = u64::from(longs).saturating_mul(64);
     let (capacity, error_rate) = foreign::guava::design(bits, probes.into());
     let shape = Classic { bits, bytes: bits / 8, probes: probes.into(), rule };
-    let layers = vec![LayerPlan { capacity, items: 0, error_rate, shape: shape.into() }];
+    let layers = vec![LayerPlan { capacity, items: 0, error_rate, shape: Shape::Classic(shape) }];
     let (family, expansion) = (Family::Guava, Expansion::NONSCALING);
     let plan = Plan { family, error_rate, expansion, layers, ..Plan::default() };
     plan.check()?;

@@ -117,13 +117,13 @@ impl Arriving {
             return Err(Error::Malformed("a layer with another seed than its filter"));
         }
         let probes = u16::try_from(probes).map_err(|_| UNCOMPUTED)?;
-        let shape = Classic { bits: bytes.saturating_mul(8), bytes, probes, rule: Rule::Prime };
+        let classic = Classic { bits: bytes.saturating_mul(8), bytes, probes, rule: Rule::Prime };
         let rate = family.layer_rate(self.plan.error_rate, self.layers.len());
         let error_rate = rate.ok_or(UNCOMPUTED)?;
-        if !shape.is_sound() || !Valkey::fits(&shape, capacity, error_rate) {
+        if !classic.is_sound() || !Valkey::fits(&classic, capacity, error_rate) {
             return Err(UNCOMPUTED);
         }
-        let plan = LayerPlan { capacity, items, error_rate, shape: shape.into() };
+        let plan = LayerPlan { capacity, items, error_rate, shape: Shape::Classic(classic) };
         self.layers.push(stream::layer(&plan, bits, &mut self.present, self.ceiling)?);
         self.plan.layers.push(plan);
         Ok(())

@@ -99,7 +99,7 @@ impl Plan {
         params.check()?;
         let &Params { error_rate, capacity, expansion, seed, shard, .. } = params;
         let rate = layer_rate(error_rate, expansion.factor().is_some());
-        let shape = geometry(capacity, rate).ok_or(NOT_ADDRESSABLE)?.into();
+        let shape = Shape::Blocked(geometry(capacity, rate).ok_or(NOT_ADDRESSABLE)?);
         let layers = vec![LayerPlan { capacity, items: 0, error_rate: rate, shape }];
         Ok(Self { seed, error_rate, expansion, shard, layers, ..Self::default() })
     }

@@ -8,7 +8,7 @@ use redis_bloom::{
         native::{Load, Taken, dump},
     },
     filter::{
-        Classic, Expansion, Family, LayerPlan, Plan, RedisBloom, Rule,
+        Classic, Expansion, Family, LayerPlan, Plan, RedisBloom, Rule, Shape,
         foreign::redisbloom::{bits_per_item, probes},
     },
 };
@@ -148,7 +148,7 @@ fn time_of_chunks(count: usize) -> Duration {
     let rate = 0.25;
     let probes = probes(bits_per_item(rate)) as u16;
     let shape = Classic { bits: 64, bytes: 8, probes, rule: Rule::Remainder };
-    let layer = LayerPlan { capacity: 1, items: 1, error_rate: rate, shape: shape.into() };
+    let layer = LayerPlan { capacity: 1, items: 1, error_rate: rate, shape: Shape::Classic(shape) };
     let plan = Plan {
         family: Family::RedisBloom(RedisBloom { hash64: true, rounds: false }),
         error_rate: rate,

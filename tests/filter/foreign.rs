@@ -12,7 +12,7 @@ use crate::support::{params, stack};
 
 /// A filter of `family` of one full layer.
 fn full(family: Family, capacity: u64, error_rate: f64, shape: Classic, expansion: u64) -> Filter {
-    let layer = LayerPlan { capacity, items: capacity, error_rate, shape: shape.into() };
+    let layer = LayerPlan { capacity, items: capacity, error_rate, shape: Shape::Classic(shape) };
     let expansion = Expansion::new(expansion).expect("in range");
     let plan = Plan { family, error_rate, expansion, layers: vec![layer], ..Plan::default() };
     plan.allocate(u64::MAX).expect("memory")
@@ -145,7 +145,9 @@ fn the_positions_of_redisbloom_are_those_of_plain_double_hashing() {
                 (0, bits.wrapping_neg()),
             ]);
             for (block, probes) in hashes {
-                let mut layer = Layer::new(shape.into(), 10, 0.5).expect("memory");
+                let shape = Shape::Classic(shape);
+                let plan = LayerPlan { capacity: 10, items: 0, error_rate: 0.5, shape };
+                let mut layer = plan.empty().expect("memory");
                 assert!(layer.add(Hash { block, probes }));
                 let mut words = vec![0_u64; layer.bits().words().len()];
                 for i in 0..40_u64 {

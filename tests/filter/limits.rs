@@ -2,8 +2,8 @@
 //! allows, items when it is full.
 
 use redis_bloom::filter::{
-    Bits, Demand, Error, Expansion, Filter, Geometry, Hash, Layer, MAX_CAPACITY, MAX_EXPANSION,
-    Params, geometry, scale,
+    Bits, Demand, Error, Expansion, Filter, Geometry, Hash, Layer, LayerPlan, MAX_CAPACITY,
+    MAX_EXPANSION, Params, Shape, geometry, scale,
 };
 
 use crate::probe::all_positions;
@@ -181,8 +181,9 @@ fn bit_arrays_of_impossible_sizes_are_refused() {
         let outcome = Bits::zeroed(words).map(|bits| bits.words().len());
         assert_eq!(outcome, Err(Error::OutOfMemory(words.saturating_mul(8))), "{words} words");
     }
-    let shape = Geometry { blocks: u32::MAX, block_words: u16::MAX, probes: 1 };
-    assert!(matches!(Layer::new(shape.into(), 1, 0.5), Err(Error::OutOfMemory(_))));
+    let shape = Shape::Blocked(Geometry { blocks: u32::MAX, block_words: u16::MAX, probes: 1 });
+    let plan = LayerPlan { capacity: 1, items: 0, error_rate: 0.5, shape };
+    assert!(matches!(plan.empty(), Err(Error::OutOfMemory(_))));
 }
 
 #[test]
@@ -232,17 +233,20 @@ fn the_last_block_of_ten_billion_items_is_where_128_bits_say() {
 #[test]
 #[ignore = "needs a kernel that lends 13 GB: make test-huge"]
 fn the_ends_of_ten_billion_items_hold_their_items() {
-    let shape = geometry(10_000_000_000, 0.01).expect("64 bits can address it");
-    let mut layer = Layer::new(shape.into(), 10_000_000_000, 0.01).expect("a kernel that lends it");
+    let (capacity, error_rate) = (10_000_000_000, 0.01);
+    let geometry = geometry(capacity, error_rate).expect("64 bits can address it");
+    let shape = Shape::Blocked(geometry);
+    let plan = LayerPlan { capacity, items: 0, error_rate, shape };
+    let mut layer = plan.empty().expect("a kernel that lends it");
     let ends = [0, u64::MAX].map(|block| Hash { block, probes: 12_345 });
     for hash in ends {
         assert!(!layer.contains(hash));
         layer.add(hash);
         assert!(layer.contains(hash));
     }
-    let (len, words) = (usize::from(shape.block_words), layer.bits().words());
+    let (len, words) = (usize::from(geometry.block_words), layer.bits().words());
     let ones = |words: &[u64]| words.iter().map(|word| word.count_ones()).sum::<u32>();
-    let most = u32::from(shape.probes);
+    let most = u32::from(geometry.probes);
     for end in [&words[..len], &words[words.len() - len..]] {
         assert!((1..=most).contains(&ones(end)), "{} bits at an end", ones(end));
     }

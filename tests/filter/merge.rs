@@ -76,7 +76,8 @@ fn add_all(filter: &mut Filter, numbers: impl IntoIterator<Item = u64>) {
 /// An empty filter of every family and kind, for 2,000 items, with its name.
 fn every_kind() -> Vec<(&'static str, Filter)> {
     let one = |family, seed, capacity, error_rate, shape: Classic| {
-        let layers = vec![LayerPlan { capacity, items: 0, error_rate, shape: shape.into() }];
+        let layers =
+            vec![LayerPlan { capacity, items: 0, error_rate, shape: Shape::Classic(shape) }];
         let expansion = Expansion::NONSCALING;
         let plan = Plan { family, seed, error_rate, expansion, layers, ..Plan::default() };
         plan.check().expect("a sound filter");

@@ -1,7 +1,7 @@
 //! A layer of blocks of any shape: a batch answers like single calls, whether or not four probes
 //! share a line.
 
-use redis_bloom::filter::{Expansion, Filter, Geometry, Layer, Plan, Shape};
+use redis_bloom::filter::{Expansion, Filter, Geometry, LayerPlan, Plan, Shape};
 
 use crate::support::item;
 
@@ -14,8 +14,9 @@ const ITEMS: u64 = 120;
 
 /// A filter that holds items.
 fn filled(blocks: u32, block_words: u16, probes: u8) -> Filter {
-    let shape = Shape::from(Geometry { blocks, block_words, probes });
-    let layer = Layer::new(shape, 1_000, 0.01).expect("memory");
+    let shape = Shape::Blocked(Geometry { blocks, block_words, probes });
+    let layer =
+        LayerPlan { capacity: 1_000, items: 0, error_rate: 0.01, shape }.empty().expect("memory");
     let expansion = Expansion::new(2).expect("in range");
     let plan = Plan { seed: 9, error_rate: 0.01, expansion, ..Plan::default() };
     let mut filter = plan.with_layers(vec![layer]).expect("a layer");

@@ -1,6 +1,6 @@
 //! Items hashed by a prefetch hint: every filter that the hint fits computes an equal hash.
 
-use redis_bloom::filter::{Family, Filter, Layer, Plan, PrefetchHint};
+use redis_bloom::filter::{Family, Filter, Plan, PrefetchHint};
 
 use crate::support::{filter, item, params};
 
@@ -51,8 +51,7 @@ fn filters_that_gain_nothing_have_no_hint() {
     let small = filter(&params(0.01, 10_000, 2, 7));
     assert_eq!(PrefetchHint::of(&small), None);
     let native = filter(&params(0.01, LARGE, 2, 7));
-    let layer = Layer::new(native.newest().shape(), LARGE, 0.01).expect("memory");
     let plan = Plan { family: Family::Guava, ..Plan::of(&native) };
-    let foreign = plan.with_layers(vec![layer]).expect("a layer");
+    let foreign = plan.allocate(u64::MAX).expect("memory");
     assert_eq!(PrefetchHint::of(&foreign), None);
 }

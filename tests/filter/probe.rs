@@ -1,6 +1,6 @@
 //! The block and the probe positions that follow from a hash.
 
-use redis_bloom::filter::{Geometry, Hash, Layer, scale};
+use redis_bloom::filter::{Geometry, Hash, LayerPlan, Shape, scale};
 
 /// The positions of an item in its block, by the recipe of `src/filter/hash/probe.rs`.
 pub(crate) fn all_positions(hash: Hash, geometry: Geometry) -> Vec<u64> {
@@ -33,7 +33,9 @@ fn a_layer_sets_the_positions_of_its_items() {
         for (probes, number) in (1..=128_u8).zip(0_u64..) {
             let geometry = Geometry { blocks, block_words, probes };
             let hash = Hash::of(&number.to_le_bytes(), 1);
-            let mut layer = Layer::new(geometry.into(), 10, 0.5).expect("memory");
+            let shape = Shape::Blocked(geometry);
+            let plan = LayerPlan { capacity: 10, items: 0, error_rate: 0.5, shape };
+            let mut layer = plan.empty().expect("memory");
             assert!(layer.add(hash) && layer.contains(hash));
             let mut words = vec![0_u64; geometry.words() as usize];
             let start = scale(hash.block, blocks.into()) * u64::from(block_words) * 64;

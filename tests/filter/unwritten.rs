@@ -5,7 +5,9 @@
 use std::alloc::{Layout, alloc, dealloc};
 use std::ffi::{c_int, c_void};
 
-use redis_bloom::filter::{Classic, Expansion, Filter, Geometry, Hash, Layer, Plan, Rule, Shape};
+use redis_bloom::filter::{
+    Classic, Expansion, Filter, Geometry, Hash, Layer, LayerPlan, Plan, Rule, Shape,
+};
 
 const PAGE: usize = 4096;
 const PROT_READ: c_int = 1;
@@ -68,16 +70,22 @@ fn words_of(layer: &Layer) -> (usize, Layout) {
 /// than a group of four.
 fn shapes() -> impl Iterator<Item = Shape> {
     let blocked = [1, 8, 16, 64].into_iter().flat_map(|block_words| {
-        [1, 3, 4, 7, 8, 13].map(|probes| Shape::from(Geometry { blocks: 50, block_words, probes }))
+        [1, 3, 4, 7, 8, 13]
+            .map(|probes| Shape::Blocked(Geometry { blocks: 50, block_words, probes }))
     });
     let classic = Classic { bits: 4_000, bytes: 500, probes: 7, rule: Rule::Remainder };
-    blocked.chain([classic.into()])
+    blocked.chain([Shape::Classic(classic)])
+}
+
+fn empty(shape: Shape) -> Layer {
+    let plan = LayerPlan { capacity: 1_000, items: 0, error_rate: 0.01, shape };
+    plan.empty().expect("there is memory")
 }
 
 #[test]
 fn adding_a_present_item_writes_nothing() {
     for shape in shapes() {
-        let mut layer = Layer::new(shape, 1_000, 0.01).expect("there is memory");
+        let mut layer = empty(shape);
         let hashes: Vec<Hash> = (0..100_u64).map(|i| Hash::of(&i.to_le_bytes(), 7)).collect();
         let new = hashes.iter().filter(|&&hash| layer.add(hash)).count();
         assert!(new > 0, "{shape:?}");
@@ -96,7 +104,7 @@ fn adding_a_present_item_writes_nothing() {
 #[test]
 fn adding_a_batch_of_present_items_writes_nothing() {
     for shape in shapes() {
-        let layer = Layer::new(shape, 1_000, 0.01).expect("there is memory");
+        let layer = empty(shape);
         let expansion = Expansion::new(2).expect("in range");
         let plan = Plan { seed: 7, error_rate: 0.01, expansion, ..Plan::default() };
         let mut filter = plan.with_layers(vec![layer]).expect("a layer");

@@ -32,7 +32,7 @@ mod rdb;
 
 use super::Error;
 use crate::filter::{
-    Classic, Error as FilterError, Expansion, Family, LayerPlan, Plan, RedisBloom, Rule,
+    Classic, Error as FilterError, Expansion, Family, LayerPlan, Plan, RedisBloom, Rule, Shape,
     foreign::redisbloom,
 };
 
@@ -145,7 +145,7 @@ impl Link {
             capacity: self.capacity,
             items: self.items,
             error_rate: self.rate,
-            shape: shape.into(),
+            shape: Shape::Classic(shape),
         })
     }
 }

@@ -23,7 +23,7 @@
 use super::murmur2;
 use crate::filter::{
     hash::Hash,
-    layer::{Classic, LayerPlan, Rule},
+    layer::{Classic, LayerPlan, Rule, Shape},
 };
 
 /// What differs among RedisBloom's versions.
@@ -134,7 +134,7 @@ impl RedisBloom {
                 Classic { bits: words * 64, bytes: words * 8, probes, rule: Rule::Remainder };
             (capacity, shape)
         };
-        Some(LayerPlan { capacity, items: 0, error_rate: rate, shape: shape.into() })
+        Some(LayerPlan { capacity, items: 0, error_rate: rate, shape: Shape::Classic(shape) })
     }
 }
 

@@ -22,7 +22,7 @@ use siphasher::sip::SipHasher13;
 
 use crate::filter::{
     hash::Hash,
-    layer::{Classic, LayerPlan, MAX_BITS, Rule},
+    layer::{Classic, LayerPlan, MAX_BITS, Rule, Shape},
     sizing::power,
 };
 
@@ -102,7 +102,7 @@ impl Valkey {
             probes: u16::try_from(probes(bytes * 8, capacity)).ok()?,
             rule: Rule::Prime,
         };
-        Some(LayerPlan { capacity, items: 0, error_rate: rate, shape: shape.into() })
+        Some(LayerPlan { capacity, items: 0, error_rate: rate, shape: Shape::Classic(shape) })
     }
 
     /// Returns whether valkey-bloom gives a layer of `capacity` items at `rate` this shape.

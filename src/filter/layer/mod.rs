@@ -47,18 +47,6 @@ impl Shape {
     }
 }
 
-impl From<Geometry> for Shape {
-    fn from(geometry: Geometry) -> Self {
-        Self::Blocked(geometry)
-    }
-}
-
-impl From<Classic> for Shape {
-    fn from(classic: Classic) -> Self {
-        Self::Classic(classic)
-    }
-}
-
 /// A fixed-size part of a filter, made for `capacity` items at `error_rate`.
 #[derive(Debug)]
 pub struct Layer {
@@ -87,11 +75,6 @@ const _: () = assert!(size_of::<Kind>() == size_of::<Blocked>());
 const ROOM_FACTOR: u64 = 8;
 
 impl Layer {
-    /// Makes an empty layer of a checked shape (`plan.rs`), if there is memory.
-    pub fn new(shape: Shape, capacity: u64, error_rate: f64) -> Result<Self, Error> {
-        LayerPlan { capacity, items: 0, error_rate, shape }.empty()
-    }
-
     /// Makes room for the first `words` words, and for up to eight times as many in advance.
     ///
     /// # Errors
@@ -150,8 +133,8 @@ impl Layer {
     /// The shape of the bit array.
     pub fn shape(&self) -> Shape {
         match &self.kind {
-            Kind::Blocked(layer) => layer.geometry().into(),
-            Kind::Classic(layer) => layer.shape.into(),
+            Kind::Blocked(layer) => Shape::Blocked(layer.geometry()),
+            Kind::Classic(layer) => Shape::Classic(layer.shape),
         }
     }
 
