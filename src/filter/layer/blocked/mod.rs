@@ -84,17 +84,6 @@ impl Blocked {
         usize::from(self.block_words)
     }
 
-    /// Cache lines of a block, if four probes share a line; else `None`.
-    #[inline]
-    fn lines(&self) -> Option<u64> {
-        match self.probing {
-            Probing::Anywhere => None,
-            Probing::Lines(_) | Probing::Avx512(_) => {
-                Some((self.block_words() / LINE_WORDS) as u64)
-            }
-        }
-    }
-
     fn is_long(&self) -> bool {
         self.block_words() > WHOLE_BLOCK
     }
@@ -244,10 +233,6 @@ impl Blocked {
         })
     }
 
-    fn is_staged(&self) -> bool {
-        self.is_long() && self.bits.is_uncached()
-    }
-
     /// Whether the array is so large that out-of-order execution does not hide its waits.
     #[inline]
     pub(in crate::filter) fn is_memory_bound(&self) -> bool {
@@ -257,7 +242,7 @@ impl Blocked {
     /// Prefetches the cache lines of these items that [`Self::prefetch`] left out.
     #[inline]
     pub(in crate::filter) fn prefetch_remaining(&self, hashes: &[Hash], items: ItemSet) {
-        if self.is_staged() {
+        if self.is_long() && self.bits.is_uncached() {
             self.prefetch_after_first_group(hashes, items);
         }
     }
@@ -281,7 +266,7 @@ impl Blocked {
     #[inline]
     fn sequence_after_first_group(&self, hash: Hash) -> ProbeSequence {
         let mut sequence = ProbeSequence::new(hash);
-        let steps = if self.lines().is_some() { 1 } else { PROBE_GROUP };
+        let steps = if matches!(self.probing, Probing::Anywhere) { PROBE_GROUP } else { 1 };
         (0..steps).for_each(|_| sequence.step());
         sequence
     }
