@@ -49,7 +49,7 @@ fn with_parameters(a: &Filter, b: &Filter) -> Option<Filter> {
     plan.check().ok()?;
     let mut filter = plan.allocate(sane::CEILING).ok()?;
     for (to, from) in filter.layers_from_mut(0).zip(b.layers()) {
-        to.merge(0, &mut from.bits().words().iter().copied());
+        to.bits_mut().merge(0, &mut from.bits().words().iter().copied());
     }
     Some(filter)
 }

@@ -40,7 +40,7 @@ pub fn read(bytes: &[u8], ceiling: u64) -> Result<Filter, Error> {
     plan.check()?;
     let mut filter = plan.allocate(ceiling)?;
     if let Some(layer) = filter.layers_from_mut(0).next() {
-        layer.merge(0, &mut whole.iter().map(|long| u64::from_be_bytes(*long)));
+        layer.bits_mut().merge(0, &mut whole.iter().map(|long| u64::from_be_bytes(*long)));
         let items = foreign::guava::items_of(layer.bits().count_ones(), shape.bits, shape.probes);
         layer.set_counted(items.min(capacity));
     }

@@ -29,7 +29,7 @@
 use super::{
     error::{Demand, Error, Unmergeable},
     foreign::Family,
-    layer::{Layer, occupancy},
+    layer::{Layer, bits::Bits, occupancy},
     paged::Paged,
     pages::{self, PAGE_BUCKETS, Pages},
     params::Params,
@@ -135,11 +135,7 @@ impl Union {
         if let Some(difference) = others.iter().find_map(|&other| first.difference(other)) {
             return Err(Unmergeable::Differ(difference).into());
         }
-        let several = |member: &Member| match member {
-            Member::Layers(filter) => !filter.older().is_empty(),
-            Member::Pages(_) => false,
-        };
-        if members.iter().any(several) {
+        if members.iter().any(|it| matches!(it, Member::Layers(it) if !it.older().is_empty())) {
             return Err(Unmergeable::Layers.into());
         }
         if others.is_empty() {
@@ -224,7 +220,8 @@ fn unite_layers(layers: &[&Layer], limited: bool) -> Result<Option<u64>, Unmerge
         return Err(OTHER_SHAPE);
     }
     let (shape, capacity, _) = numbers(first);
-    let (nonzero, union) = Layer::count_union(layers);
+    let bits: Vec<_> = layers.iter().map(|layer| layer.bits()).collect();
+    let (nonzero, union) = Bits::count_union(&bits);
     let counts = layers.iter().map(|layer| layer.counted());
     let mut items = counts.clone().max().unwrap_or_default();
     if nonzero.iter().all(|&nonzero| nonzero < union) {

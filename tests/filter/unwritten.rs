@@ -41,7 +41,7 @@ fn protected(layer: &mut Layer) -> Layout {
     let away = |old: *mut u8, _| unsafe { moved(old.cast(), bytes, own, whole).cast() };
     // SAFETY: the new memory has the same content. `released` moves it back before the layer is
     // dropped, unless the process ends.
-    unsafe { layer.relocate(away) };
+    unsafe { layer.bits_mut().relocate(away) };
     let at = layer.bits().words().as_ptr().cast_mut().cast();
     // SAFETY: whole pages that hold nothing else.
     assert_eq!(unsafe { mprotect(at, whole.size(), PROT_READ) }, 0);
@@ -57,7 +57,7 @@ fn released(layer: &mut Layer, whole: Layout) {
     // SAFETY: `protected` allocated them with the layout `whole`.
     let back = |old: *mut u8, _| unsafe { moved(old.cast(), bytes, whole, own).cast() };
     // SAFETY: the new memory has the same content and the layout of an array of words.
-    unsafe { layer.relocate(back) };
+    unsafe { layer.bits_mut().relocate(back) };
 }
 
 /// Bytes of the words of a layer, and the layout of an array of these words.

@@ -53,7 +53,7 @@ pub(in crate::codec) fn merge(filter: &mut Filter, from: u64, bytes: &[u8]) {
     let (index, start) = filter.layer_at(from, |start| start.memory);
     let mut skip = (from - start.memory) / WORD;
     for layer in filter.layers_from_mut(index) {
-        if !layer.merge(skip as usize, &mut new) {
+        if !layer.bits_mut().merge(skip as usize, &mut new) {
             return;
         }
         skip = 0;
@@ -70,7 +70,7 @@ pub(in crate::codec) fn layer(
     *present = present.saturating_add(plan.shape.words().saturating_mul(WORD));
     Demand { present: 0, wanted: *present }.check(|_| ceiling)?;
     let mut layer = plan.empty()?;
-    layer.merge(0, &mut words(bytes));
+    layer.bits_mut().merge(0, &mut words(bytes));
     Ok(layer)
 }
 

@@ -74,19 +74,8 @@ impl Bits {
         self.extended(self.words().len() as u64)
     }
 
-    /// Grows the array to `words` * 64 bits; the new bits are zero. Never shrinks it.
-    ///
-    /// # Errors
-    /// `Error::OutOfMemory`; the array is unchanged then.
-    pub(in crate::filter) fn grow(&mut self, words: u64) -> Result<(), Error> {
-        if words > self.words().len() as u64 {
-            *self = self.extended(words)?;
-        }
-        Ok(())
-    }
-
     /// Copies the array into one of `words` words, at least as many; the new words are zero.
-    fn extended(&self, words: u64) -> Result<Self, Error> {
+    pub(in crate::filter) fn extended(&self, words: u64) -> Result<Self, Error> {
         // Not `realloc`: it also copies pages without a set bit.
         let mut copy = Self::zeroed(words)?;
         let pages = copy.words_mut().chunks_mut(512).zip(self.words().chunks(512));
@@ -99,11 +88,7 @@ impl Bits {
     /// Sets the bits of `words` from word `from` on. Returns false when `words` ends before the
     /// array.
     #[inline]
-    pub(in crate::filter) fn merge(
-        &mut self,
-        from: usize,
-        words: &mut impl Iterator<Item = u64>,
-    ) -> bool {
+    pub fn merge(&mut self, from: usize, words: &mut impl Iterator<Item = u64>) -> bool {
         for word in self.words_mut().iter_mut().skip(from) {
             match words.next() {
                 // Zero sets nothing, and writing it would make an untouched page resident.

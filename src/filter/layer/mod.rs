@@ -75,16 +75,16 @@ const _: () = assert!(size_of::<Kind>() == size_of::<Blocked>());
 const ROOM_FACTOR: u64 = 8;
 
 impl Layer {
-    /// Makes room for the first `words` words, and for up to eight times as many in advance.
+    /// Makes room for the first `words` words, more than there are, and for up to eight times as
+    /// many in advance.
     ///
     /// # Errors
     /// `Error::OutOfMemory`; the layer is unchanged then.
     pub fn make_room(&mut self, words: u64) -> Result<(), Error> {
-        if words <= self.bits().words().len() as u64 {
-            return Ok(());
-        }
         let words = words.saturating_mul(ROOM_FACTOR).min(self.shape().words());
-        self.bits_mut().grow(words)
+        let bits = self.bits_mut();
+        *bits = bits.extended(words)?;
+        Ok(())
     }
 
     /// Copies the layer, if there is memory.
@@ -180,12 +180,6 @@ impl Layer {
         }
     }
 
-    /// Sets the bits of `words` from word `from` on. Returns false when `words` ends before the
-    /// layer.
-    pub fn merge(&mut self, from: usize, words: &mut impl Iterator<Item = u64>) -> bool {
-        self.bits_mut().merge(from, words)
-    }
-
     /// Adds what the layers `others` hold, all of the same shape; then there are so many `items`.
     pub(super) fn unite(&mut self, others: &[&Self], items: u64) {
         let bits: Vec<_> = others.iter().map(|other| other.bits()).collect();
@@ -193,21 +187,8 @@ impl Layer {
         self.counted = items;
     }
 
-    pub(super) fn count_union(layers: &[&Self]) -> (Vec<u64>, u64) {
-        let bits: Vec<_> = layers.iter().map(|layer| layer.bits()).collect();
-        Bits::count_union(&bits)
-    }
-
-    /// Lets an allocator move the bit array.
-    ///
-    /// # Safety
-    /// As for [`Bits::relocate`].
-    pub unsafe fn relocate(&mut self, mover: impl FnOnce(*mut u8, usize) -> *mut u8) {
-        // SAFETY: the caller's promise.
-        unsafe { self.bits_mut().relocate(mover) }
-    }
-
-    fn bits_mut(&mut self) -> &mut Bits {
+    /// The bit array, mutable.
+    pub fn bits_mut(&mut self) -> &mut Bits {
         match &mut self.kind {
             Kind::Blocked(layer) => &mut layer.bits,
             Kind::Classic(layer) => &mut layer.bits,

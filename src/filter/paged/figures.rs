@@ -69,7 +69,7 @@ impl Paged {
             && let Some(Rest { part: Part::Base(base), .. }) = self.rest.as_deref_mut()
         {
             // SAFETY: the caller's promise.
-            unsafe { base.relocate(&mut mover) };
+            unsafe { base.bits_mut().relocate(&mut mover) };
         }
         // SAFETY: the caller's promise.
         unsafe { self.pages.relocate(from, mover, stop) }

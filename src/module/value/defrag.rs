@@ -65,7 +65,7 @@ fn move_layers(defrag: &DefragContext, filter: &mut Filter, from: u64) -> Option
         let mover = |array: *mut u8, bytes| offer_array(defrag, array, bytes);
         // SAFETY: the server moves the allocation with its content and frees the old one, or
         // returns null and leaves it in place.
-        unsafe { layer.relocate(mover) };
+        unsafe { layer.bits_mut().relocate(mover) };
         if number < newest && defrag.should_stop() {
             return Some((number as u64).saturating_add(1));
         }
