@@ -337,7 +337,7 @@ impl Filter {
     /// is never lost, but the error rate is guaranteed only up to the capacity.
     #[cold]
     pub(super) fn add_uncounted(&mut self, hash: Hash) -> bool {
-        self.add(hash, |_| u64::MAX).unwrap_or_else(|_| self.newest.add_uncounted(hash))
+        self.add(hash, |_| u64::MAX).unwrap_or_else(|_| self.newest.add(hash))
     }
 
     /// Copies the filter, with the same seed, bits and counts, if there is memory.

@@ -254,22 +254,15 @@ impl Layer {
         }
     }
 
-    /// Adds an item to a layer that is not full; counts it and returns true if it tested absent.
+    /// Adds an item; returns whether it tested absent. A full layer does not count it.
     #[inline]
     pub fn add(&mut self, hash: Hash) -> bool {
-        debug_assert!(!self.is_full());
-        let absent = self.set(hash);
-        self.counted = self.counted.saturating_add(u64::from(absent));
-        absent
-    }
-
-    /// Sets the bits of an item, and returns whether one was clear.
-    #[inline(always)]
-    fn set(&mut self, hash: Hash) -> bool {
-        match &mut self.kind {
+        let absent = match &mut self.kind {
             Kind::Blocked(layer) => layer.add(hash),
             Kind::Classic(layer) => layer.add(hash),
-        }
+        };
+        self.counted = (self.counted + u64::from(absent)).min(self.capacity);
+        absent
     }
 
     /// [`Self::add`] of these items of a chunk, for all of which there is room. A layer of blocks
@@ -285,13 +278,6 @@ impl Layer {
             Kind::Classic(layer) => items.keep(|i| u64::from(layer.add(hashes[i]))),
         };
         self.counted = self.counted.saturating_add(absent.len());
-        absent
-    }
-
-    /// Adds an item to a layer that may be full, and then does not count it.
-    pub(super) fn add_uncounted(&mut self, hash: Hash) -> bool {
-        let absent = self.set(hash);
-        self.counted = self.counted.saturating_add(u64::from(absent)).min(self.capacity);
         absent
     }
 }
