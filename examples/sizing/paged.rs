@@ -47,7 +47,7 @@ impl Stream {
         let base = filling.filter.newest().duplicate().expect("memory for a layer");
         let params =
             Params { seed: filling.filter.seed(), ..params(rate, capacity, 2, CellKind::Bits) };
-        let filter = Paged::above(base, &params).expect("a full layer");
+        let filter = Paged::above(|| base, &params).expect("a full layer");
         Self { filter, added: filling.distinct }
     }
 

@@ -23,7 +23,7 @@
 
 use super::{
     error::{Demand, Error, NOT_ADDRESSABLE},
-    foreign::{Family, RedisBloom, Tag, Valkey, guava, redisbloom},
+    foreign::{Family, Tag, Valkey, guava, redisbloom},
     hash::Hash,
     layer::{Layer, LayerPlan, Shape, Start, bits::Bits},
     paged::Paged,
@@ -87,32 +87,29 @@ impl Filter {
         Plan::new(params)?.allocate(ceiling)
     }
 
-    /// Makes an empty filter as valkey-bloom does, whose bits take at most `ceiling` bytes. Ignores
-    /// seed and shard of `params`.
+    /// [`Self::new`] as the product of this family does; only a native filter has seed and shard.
     ///
     /// # Errors
     /// Those of [`Self::new`], and `Error::ErrorRate` for a tightening ratio outside (0, 1).
-    pub fn of_valkey(valkey: Valkey, params: &Params, ceiling: u64) -> Result<Self, Error> {
+    pub fn of_family(family: Family, params: &Params, ceiling: u64) -> Result<Self, Error> {
         params.check()?;
         let &Params { error_rate, capacity, expansion, .. } = params;
-        let rate = valkey.layer_rate(error_rate, 0).ok_or(Error::ErrorRate(valkey.tightening))?;
-        let layers = vec![Valkey::layer(capacity, rate).ok_or(NOT_ADDRESSABLE)?];
-        let family = Family::Valkey(valkey);
-        Plan { family, error_rate, expansion, layers, ..Plan::default() }.allocate(ceiling)
-    }
-
-    /// Makes an empty filter as RedisBloom does, whose bits take at most `ceiling` bytes. Ignores
-    /// seed and shard of `params`.
-    ///
-    /// # Errors
-    /// Those of [`Self::new`].
-    pub fn of_redisbloom(params: &Params, ceiling: u64) -> Result<Self, Error> {
-        params.check()?;
-        let &Params { error_rate, capacity, expansion, .. } = params;
-        let (family, scales) = (RedisBloom::PRESENT, expansion.factor().is_some());
-        let first = family.first_layer(capacity, error_rate, scales).ok_or(NOT_ADDRESSABLE)?;
-        let error_rate = redisbloom::error_rate(first.error_rate, scales);
-        let (family, layers) = (Family::RedisBloom(family), vec![first]);
+        let scales = expansion.factor().is_some();
+        let (error_rate, first) = match family {
+            Family::RedisBloom(family) => {
+                let rate =
+                    if scales { error_rate * redisbloom::LAYER_RATE_RATIO } else { error_rate };
+                (redisbloom::error_rate(rate, scales), family.layer(capacity, rate))
+            }
+            Family::Valkey(family) => {
+                let rate = family.layer_rate(error_rate, 0);
+                let rate = rate.ok_or(Error::ErrorRate(family.tightening))?;
+                (error_rate, Valkey::layer(capacity, rate))
+            }
+            Family::Native => return Self::new(params, ceiling),
+            Family::Guava => (error_rate, None),
+        };
+        let layers = vec![first.ok_or(NOT_ADDRESSABLE)?];
         Plan { family, error_rate, expansion, layers, ..Plan::default() }.allocate(ceiling)
     }
 
@@ -361,13 +358,17 @@ impl Filter {
         if self.layers().len() >= MAX_LAYERS {
             return Err(Error::Layers);
         }
-        let (asked, index) = (self.error_rate, self.layers().len());
-        let (capacity, rate) = (self.newest.capacity(), self.newest.error_rate());
-        let plan = match self.family {
-            Tag::RedisBloom(family) => family.next_layer(capacity, rate, factor),
-            Tag::Valkey => self.valkey().next_layer(asked, index, capacity, factor),
+        let next = |capacity| match self.family {
+            Tag::RedisBloom(family) => {
+                family.layer(capacity, self.newest.error_rate() * redisbloom::LAYER_RATE_RATIO)
+            }
+            Tag::Valkey => {
+                let rate = self.valkey().layer_rate(self.error_rate, self.layers().len())?;
+                Valkey::layer(capacity, rate)
+            }
             Tag::Native | Tag::Guava => None,
         };
+        let plan = self.newest.capacity().checked_mul(factor.into()).and_then(next);
         let plan = plan.filter(|plan| plan.capacity <= MAX_CAPACITY);
         let words = plan.map_or(u64::MAX, |plan| plan.shape.words());
         let present = self.bit_bytes();
@@ -387,8 +388,7 @@ impl Filter {
     pub fn overflow(&mut self) -> Result<Paged, Error> {
         let params = self.params();
         let empty = Self::new(&Params { capacity: 1, shard: None, ..params }, u64::MAX)?.newest;
-        // Does not fail once the layer is taken out: empty pages allocate nothing.
-        Paged::above(std::mem::replace(&mut self.newest, empty), &params)
+        Paged::above(|| std::mem::replace(&mut self.newest, empty), &params)
     }
 }
 

@@ -95,7 +95,8 @@ fn every_kind() -> Vec<(&'static str, Filter)> {
         ("Guava 64", one(Family::Guava, 0, 2_000, 0.01, classic(Rule::Mitz64))),
         (
             "valkey-bloom",
-            Filter::of_valkey(valkey, &params(0.01, 2_000, 2, 0), u64::MAX).expect("memory"),
+            Filter::of_family(Family::Valkey(valkey), &params(0.01, 2_000, 2, 0), u64::MAX)
+                .expect("memory"),
         ),
     ];
     // Several blocks of one line, of several lines, and a single block.
@@ -286,7 +287,7 @@ fn the_first_difference_is_named() {
         Valkey { seed: [1; 32], tightening: 0.5 },
         Valkey { seed: FIXED_SEED, tightening: 0.25 },
     ]
-    .map(|valkey| Filter::of_valkey(valkey, &plain, u64::MAX).expect("memory"));
+    .map(|valkey| Filter::of_family(Family::Valkey(valkey), &plain, u64::MAX).expect("memory"));
     let kinds = every_kind();
     let named = |name| &kinds.iter().find(|(kind, _)| *kind == name).expect("a kind").1;
     let first = filter(&plain);

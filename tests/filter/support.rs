@@ -7,7 +7,7 @@ use redis_bloom::{
         io::{Sink, Source},
         native::{Load, Stored, rdb},
     },
-    filter::{CellKind, Expansion, Filter, Params, Rules, Span, Valkey},
+    filter::{CellKind, Expansion, Family, Filter, Params, Rules, Span, Valkey},
 };
 
 /// Item number `number` of the set `set`: distinct for distinct arguments, 16 bytes.
@@ -31,7 +31,7 @@ pub(crate) fn filter(params: &Params) -> Filter {
 #[track_caller]
 pub(crate) fn stack(params: &Params) -> Filter {
     let valkey = Valkey { seed: [7; 32], tightening: 0.5 };
-    Filter::of_valkey(valkey, params, u64::MAX)
+    Filter::of_family(Family::Valkey(valkey), params, u64::MAX)
         .unwrap_or_else(|error| panic!("{params:?}: {error}"))
 }
 

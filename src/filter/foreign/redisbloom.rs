@@ -49,7 +49,7 @@ const LN2: f64 = 0.693_147_180_559_945;
 /// ln(2)^2 with RedisBloom's digits.
 const LN2_SQUARED: f64 = 0.480_453_013_918_201;
 /// The rate of a layer relative to that of the layer before.
-const LAYER_RATE_RATIO: f64 = 0.5;
+pub(in crate::filter) const LAYER_RATE_RATIO: f64 = 0.5;
 
 /// Bits per item at a rate in (0, 1).
 pub fn bits_per_item(rate: f64) -> f64 {
@@ -76,16 +76,6 @@ impl RedisBloom {
     /// What RedisBloom 2.2.9 and later make.
     pub const PRESENT: Self = Self { hash64: true, rounds: false };
 
-    /// The first layer of a filter of `capacity` items. `None` if RedisBloom refuses it.
-    pub(in crate::filter) fn first_layer(
-        self,
-        capacity: u64,
-        error_rate: f64,
-        scales: bool,
-    ) -> Option<LayerPlan> {
-        self.layer(capacity, if scales { error_rate * LAYER_RATE_RATIO } else { error_rate })
-    }
-
     /// The hash of an item: a and b of its positions a + i b in a classic layer.
     pub(in crate::filter) fn hash(self, item: &[u8]) -> Hash {
         let (start, step) = if self.hash64 {
@@ -98,18 +88,8 @@ impl RedisBloom {
         Hash { block: start, probes: step }
     }
 
-    /// The layer after one of `capacity` items at `rate`; `None` if RedisBloom could not add it.
-    pub(in crate::filter) fn next_layer(
-        self,
-        capacity: u64,
-        rate: f64,
-        factor: u32,
-    ) -> Option<LayerPlan> {
-        let capacity = capacity.checked_mul(u64::from(factor))?;
-        self.layer(capacity, rate * LAYER_RATE_RATIO)
-    }
-
-    fn layer(self, capacity: u64, rate: f64) -> Option<LayerPlan> {
+    /// A layer for `capacity` items at `rate`; `None` if RedisBloom refuses it.
+    pub(in crate::filter) fn layer(self, capacity: u64, rate: f64) -> Option<LayerPlan> {
         if capacity == 0 || !(rate > 0.0 && rate < 1.0) {
             return None;
         }
@@ -124,7 +104,7 @@ impl RedisBloom {
             let bits = 2 << (wanted as u64).ilog2();
             let spare = (bits as f64 - wanted) as u64;
             let shape = Classic { bits, bytes: (bits / 8).max(8), probes, rule: Rule::LowBits };
-            (capacity + (spare as f64 / per_item) as u64, shape)
+            (capacity.saturating_add((spare as f64 / per_item) as u64), shape)
         } else {
             if wanted >= MAX_LAYER_BITS {
                 return None;

@@ -78,18 +78,7 @@ impl Valkey {
         (index == 0 || rate > f64::MIN_POSITIVE).then_some(rate)
     }
 
-    /// Layer `index`, after one of `capacity` items; `None` if valkey-bloom would refuse it.
-    pub(in crate::filter) fn next_layer(
-        &self,
-        error_rate: f64,
-        index: usize,
-        capacity: u64,
-        factor: u32,
-    ) -> Option<LayerPlan> {
-        let capacity = capacity.checked_mul(u64::from(factor))?;
-        Self::layer(capacity, self.layer_rate(error_rate, index)?)
-    }
-
+    /// A layer for `capacity` items at `rate`; `None` if valkey-bloom would refuse it.
     pub(in crate::filter) fn layer(capacity: u64, rate: f64) -> Option<LayerPlan> {
         let bytes = wanted(capacity, rate);
         if capacity == 0 || !(1.0..(MAX_BITS / 8) as f64).contains(&bytes.ceil()) {

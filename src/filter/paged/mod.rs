@@ -128,14 +128,14 @@ impl Paged {
         Self { seed, error_rate, capacity, pages, rest }
     }
 
-    /// The filter with empty pages above a full layer of the filter of `params`.
+    /// The filter with empty pages above a full layer of the filter of `params`. Calls `base` last.
     ///
     /// # Errors
     /// Those of [`Params::check`].
-    pub fn above(base: Layer, params: &Params) -> Result<Self, Error> {
+    pub fn above(base: impl FnOnce() -> Layer, params: &Params) -> Result<Self, Error> {
         params.check()?;
         let pages = Pages::new(plan_above(params.error_rate)?)?;
-        Ok(Self::of(params, pages, Part::Base(base)))
+        Ok(Self::of(params, pages, Part::Base(base())))
     }
 
     /// The filter with these parts, which belong together (`plan.rs`).

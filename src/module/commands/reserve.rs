@@ -82,12 +82,10 @@ pub(super) fn filter(call: &Call, options: Options) -> Result<(Stored, Creation)
     };
     let ceiling = limit::ceiling_of_new(ctx);
     let made = match family {
-        Family::Valkey(valkey) => Filter::of_valkey(valkey, &params, ceiling).map(Stored::Layers),
-        Family::RedisBloom(_) => Filter::of_redisbloom(&params, ceiling).map(Stored::Layers),
-        _ if params.has_pages(options.window) => {
+        Family::Native if params.has_pages(options.window) => {
             Paged::new(&params, options.window, ceiling).map(Stored::Pages)
         }
-        _ => Filter::new(&params, ceiling).map(Stored::Layers),
+        _ => Filter::of_family(family, &params, ceiling).map(Stored::Layers),
     };
     let made = made.map_err(|error| call.refused(error, Refusal::NO_MEMORY))?;
     Ok((made, Creation { params, family, window: options.window }))

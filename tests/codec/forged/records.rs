@@ -164,7 +164,7 @@ fn a_filter_of_another_product_is_no_shard() {
     let shard = Shard::new(0, 2).expect("in range");
     let valkey = Valkey { seed: FIXED_SEED, tightening: TIGHTENING };
     let params = Params { shard: Some(shard), ..params(0.01, 100, 2, 0) };
-    let foreign = redis_bloom::filter::Filter::of_valkey(valkey, &params, u64::MAX);
+    let foreign = redis_bloom::filter::Filter::of_family(Family::Valkey(valkey), &params, u64::MAX);
     let foreign = foreign.expect("memory");
     assert_eq!(foreign.shard(), None);
     let mut plan = Plan::of(&foreign);

@@ -72,7 +72,7 @@ fn above(items: u64) -> Paged {
     let mut full = support::filter(&params);
     support::fill(&mut full, 1, 500);
     let base = full.newest().duplicate().expect("memory");
-    let mut filter = Paged::above(base, &params).expect("a sound filter");
+    let mut filter = Paged::above(|| base, &params).expect("a sound filter");
     for number in 0..items {
         let hash = filter.hash(&item(9, number));
         filter.add(hash, Author::Client(0), |_| u64::MAX).expect("room");

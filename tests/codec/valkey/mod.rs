@@ -181,7 +181,8 @@ fn saving_allocates_one_copy_of_each_string() {
         expansion: Expansion::stored(2),
         seed: 0,
     };
-    let mut filter = Filter::of_valkey(Valkey::default(), &params, u64::MAX).expect("a filter");
+    let mut filter =
+        Filter::of_family(Family::Valkey(Valkey::default()), &params, u64::MAX).expect("a filter");
     for _ in 0..4 {
         filter.grow(|_| u64::MAX).expect("a layer");
     }
@@ -214,7 +215,8 @@ fn a_new_filter_equals_that_of_valkey_bloom() {
             seed: 0,
         };
         let family = Valkey { seed: SEED, tightening };
-        let mut filter = Filter::of_valkey(family, &params, u64::MAX).expect("a filter");
+        let mut filter =
+            Filter::of_family(Family::Valkey(family), &params, u64::MAX).expect("a filter");
         assert_eq!((filter.family(), filter.params()), (Family::Valkey(family), params));
         assert_eq!(valkey_bloom::blob(&filter).expect("a blob"), model.blob());
         add_later_items(&mut filter, &mut model);
@@ -238,7 +240,8 @@ fn layer_sizes_are_those_of_the_crate_bloomfilter() {
                 expansion: Expansion::NONSCALING,
                 seed: 0,
             };
-            let filter = Filter::of_valkey(Valkey::default(), &params, u64::MAX).expect("a filter");
+            let filter = Filter::of_family(Family::Valkey(Valkey::default()), &params, u64::MAX)
+                .expect("a filter");
             let shape = filter.newest().shape();
             let found = (filter.newest().bits().words().len() as u64, u32::from(shape.probes()));
             let expected = (bloom.len().div_ceil(64), bloom.number_of_hash_functions());

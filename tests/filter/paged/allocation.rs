@@ -37,7 +37,7 @@ fn an_addition_without_memory_changes_nothing() {
     let base = || full.newest().duplicate().expect("memory");
     let kinds: [&dyn Fn() -> Paged; 5] = [
         &|| growing(0.01),
-        &|| Paged::above(base(), &params(0.01, 100, 2, 1)).expect("a sound filter"),
+        &|| Paged::above(base, &params(0.01, 100, 2, 1)).expect("a sound filter"),
         &|| counting(0.01, 100, 2),
         &|| paged(&shared, Some(super::last_items(4, true))),
         &|| paged(&shared, Some(time(60_000, 4, true))),

@@ -63,7 +63,7 @@ fn the_expected_memory_is_that_of_pages_above_bits() {
     fill(&mut full, 1, 10_000);
     assert_eq!(expected_bytes(&params, None, 10_000), Ok(full.bytes()));
     let base = full.newest().duplicate().expect("memory");
-    check(Paged::above(base, &params).expect("a sound filter"), &params, None, 1_000_000);
+    check(Paged::above(|| base, &params).expect("a sound filter"), &params, None, 1_000_000);
 }
 
 #[test]

@@ -33,7 +33,7 @@ fn kinds() -> Vec<Paged> {
         let mut full = filter(&params);
         support::fill(&mut full, 1, 100);
         let base = full.newest().duplicate().expect("memory");
-        let mut above = Paged::above(base, &params).expect("a sound filter");
+        let mut above = Paged::above(|| base, &params).expect("a sound filter");
         for number in 0..items {
             add(&mut above, &item(2, number));
         }
