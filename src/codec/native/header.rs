@@ -242,8 +242,9 @@ pub(super) fn decode(bytes: &[u8]) -> Result<(Plan, u64), Error> {
     let (seed, error_rate, factor) = (reader.u64()?, reader.f64()?, reader.u32()?);
     let (count, present) = (reader.u32()? as usize, reader.u64()?);
     let family = family(&mut reader)?;
-    let Records { shard, pages, window } = Records::read(&mut reader)?;
-    let expansion = match family {
+    let mut plan = Plan { family, seed, error_rate, ..Plan::default() };
+    records(&mut reader, &mut plan)?;
+    plan.expansion = match family {
         Family::Native => Expansion::new(u64::from(factor))?,
         Family::RedisBloom(_) | Family::Valkey(_) | Family::Guava => Expansion::stored(factor),
     };
@@ -254,20 +255,13 @@ pub(super) fn decode(bytes: &[u8]) -> Result<(Plan, u64), Error> {
     if reader.left() / LAYER < count {
         return Err(Error::Truncated);
     }
-    let mut layers = Vec::new();
-    layers.try_reserve_exact(count).map_err(|_| FilterError::OutOfMemory(count as u64))?;
+    plan.layers.try_reserve_exact(count).map_err(|_| FilterError::OutOfMemory(count as u64))?;
     for _ in 0..count {
         let shape = shape(&mut reader)?;
         let (capacity, items, error_rate) = (reader.u64()?, reader.u64()?, reader.f64()?);
-        layers.push(LayerPlan { capacity, items, error_rate, shape });
+        plan.layers.push(LayerPlan { capacity, items, error_rate, shape });
     }
     reader.end()?;
-    let paged = match (pages, window) {
-        (None, None) => None,
-        (None, Some(_)) => return Err(Error::Malformed("a window of a filter of layers")),
-        (Some(pages), window) => Some(PagedPlan { window, ..pages }),
-    };
-    let plan = Plan { family, seed, error_rate, expansion, shard, layers, paged };
     plan.check()?;
     let total = plan.end();
     if present > total {
@@ -292,36 +286,30 @@ fn family(reader: &mut Reader) -> Result<Family, Error> {
     }
 }
 
-/// The records of a header that this release knows.
-#[derive(Default)]
-struct Records {
-    shard: Option<Shard>,
-    /// Without the window.
-    pages: Option<PagedPlan>,
-    window: Option<Window>,
-}
-
-impl Records {
-    fn read(reader: &mut Reader) -> Result<Self, Error> {
-        let (mut records, mut last) = (Self::default(), 0);
-        for _ in 0..reader.u16()? {
-            let (kind, length) = (reader.u16()?, reader.u32()?);
-            let mut record = Reader::plain(reader.bytes(length as usize)?);
-            if kind <= last {
-                return Err(Error::Malformed("records out of order"));
-            }
-            last = kind;
-            match kind {
-                SHARD => records.shard = Some(shard(&mut record)?),
-                PAGES => records.pages = Some(pages(&mut record)?),
-                WINDOW => records.window = Some(window(&mut record)?),
-                OPTIONAL.. => continue,
-                _ => return Err(UNKNOWN),
-            }
-            record.end()?;
+/// The records of a header that this release knows. That of pages precedes that of a window.
+fn records(reader: &mut Reader, plan: &mut Plan) -> Result<(), Error> {
+    let mut last = 0;
+    for _ in 0..reader.u16()? {
+        let (kind, length) = (reader.u16()?, reader.u32()?);
+        let mut record = Reader::plain(reader.bytes(length as usize)?);
+        if kind <= last {
+            return Err(Error::Malformed("records out of order"));
         }
-        Ok(records)
+        last = kind;
+        match kind {
+            SHARD => plan.shard = Some(shard(&mut record)?),
+            PAGES => plan.paged = Some(pages(&mut record)?),
+            WINDOW => {
+                let window = Some(window(&mut record)?);
+                let layered = Error::Malformed("a window of a filter of layers");
+                plan.paged.as_mut().ok_or(layered)?.window = window;
+            }
+            OPTIONAL.. => continue,
+            _ => return Err(UNKNOWN),
+        }
+        record.end()?;
     }
+    Ok(())
 }
 
 fn shard(record: &mut Reader) -> Result<Shard, Error> {
