@@ -20,8 +20,6 @@ use crate::{
 
 /// The level of the small form.
 const SMALL: u8 = u8::MAX;
-/// Bytes of a level and a length.
-const FRAME: usize = 3;
 
 /// Appends the records from position `from` on: as many as fit into `most` bytes, and at least one.
 /// Returns the position behind them.
@@ -33,13 +31,7 @@ pub(super) fn put<'a>(
 ) -> u64 {
     let (mut end, full) = (from, out.len().saturating_add(most));
     while let Some((reach, piece)) = at(end) {
-        let length = match piece {
-            Piece::Small(lanes) => size_of_val(lanes),
-            Piece::Page(page) => size_of_val(page.words()),
-        };
-        if out.len().saturating_add(FRAME).saturating_add(length) > full && end > from {
-            break;
-        }
+        let start = out.len();
         // Neither the words of a page nor the lanes of the small form are more than 65,535.
         match piece {
             Piece::Small(lanes) => {
@@ -50,8 +42,12 @@ pub(super) fn put<'a>(
             Piece::Page(page) => {
                 out.push(reach.level() as u8);
                 out.extend((page.words().len() as u16).to_le_bytes());
-                stream::put(page.words(), length, out);
+                stream::put(page.words(), size_of_val(page.words()), out);
             }
+        }
+        if out.len() > full && end > from {
+            out.truncate(start);
+            break;
         }
         end = reach.end();
     }
