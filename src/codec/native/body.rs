@@ -60,17 +60,8 @@ impl<'a> From<&'a Stored> for Body<'a> {
 }
 
 impl<'a> Body<'a> {
-    /// The filter, if it has no pages.
-    pub(super) fn layered(self) -> Option<&'a Filter> {
-        match self {
-            Self::Layers(filter) => Some(filter),
-            Self::Part(load) => load.layered(),
-            Self::Pages(_) => None,
-        }
-    }
-
     /// The layers but for those of complete pages.
-    fn filter(self) -> Option<&'a Filter> {
+    pub(super) fn filter(self) -> Option<&'a Filter> {
         match self {
             Self::Layers(filter) => Some(filter),
             Self::Part(load) => load.filter(),
@@ -125,6 +116,13 @@ impl<'a> Body<'a> {
         } else {
             Some(place.saturating_sub(place % stream::WORD))
         }
+    }
+
+    /// Whether every bit of `bytes` at `place` is set already.
+    pub(super) fn holds(self, place: u64, bytes: &[u8]) -> bool {
+        let mut stored = Vec::new();
+        self.put(place, bytes.len(), &mut stored);
+        stream::words(bytes).zip(stream::words(&stored)).all(|(bits, word)| bits & !word == 0)
     }
 
     /// Appends what starts at `place`: some `most` bytes, and not both of bits and pages. Returns

@@ -23,14 +23,14 @@
 //! A filter from RedisBloom is dumped in RedisBloom's format (`redisbloom/`): the same iterators,
 //! chunks without a frame, and a header without a magic number, which begins with a count of items.
 
-use super::{Body, Load, Taken, header, page_records, stream};
+use super::{Body, Load, Taken, header, page_records};
 use crate::{
     codec::{
         Error,
         reader::{Reader, open, seal},
         redisbloom,
     },
-    filter::{Demand, Family, Filter, Plan, pages::Pieces},
+    filter::{Demand, Family, Plan, pages::Pieces},
 };
 
 const MAGIC: &str = "rbchnk";
@@ -40,7 +40,7 @@ const BYTES: usize = 16 << 20;
 /// The header of a dump, and the iterator that goes with it.
 pub fn header<'a>(filter: impl Into<Body<'a>>) -> (i64, Vec<u8>) {
     let body = filter.into();
-    let header = match body.layered() {
+    let header = match body.filter() {
         Some(filter) if let Family::RedisBloom(family) = filter.family() => {
             redisbloom::header(filter, family)
         }
@@ -67,7 +67,7 @@ pub fn read_header(data: &[u8]) -> Result<Plan, Error> {
 /// beyond the end and below 1.
 pub fn at<'a>(filter: impl Into<Body<'a>>, from: i64) -> Option<(i64, Vec<u8>)> {
     let body = filter.into();
-    if let Some(filter) = body.layered()
+    if let Some(filter) = body.filter()
         && let Family::RedisBloom(_) = filter.family()
     {
         return redisbloom::cut(filter, from, body.end());
@@ -96,15 +96,9 @@ struct Chunk<'a> {
 }
 
 impl<'a> Chunk<'a> {
-    /// Reads a chunk of a filter, of `layers` or in pages. Calls `is_same` with the dump identity
-    /// in the frame, if the chunk has one.
-    fn read(
-        layers: Option<&Filter>,
-        is_same: impl FnOnce(&[u8]) -> bool,
-        iterator: i64,
-        data: &'a [u8],
-    ) -> Result<Self, Error> {
-        if let Some(filter) = layers
+    /// Reads a chunk of this filter.
+    fn read(filter: Body, iterator: i64, data: &'a [u8]) -> Result<Self, Error> {
+        if let Some(filter) = filter.filter()
             && let Family::RedisBloom(_) = filter.family()
         {
             let (first, to) = redisbloom::place(filter, iterator, data)?;
@@ -113,7 +107,7 @@ impl<'a> Chunk<'a> {
         let mut reader = Reader::sealed(data, MAGIC)?;
         let (first, length) = (reader.u64()?, reader.u32()?);
         let plan = read_header(reader.bytes(length as usize)?)?;
-        if !is_same(&plan.clone().dump_identity()) {
+        if plan.clone().dump_identity() != filter.plan().dump_identity() {
             return Err(Error::OtherFilter);
         }
         let (bytes, total) = (reader.rest(), plan.end());
@@ -141,7 +135,7 @@ impl Load {
 
     /// Whether `data` is the header of this filter, which a client repeats if it got no reply.
     pub fn began_with(&self, data: &[u8]) -> bool {
-        read_header(data).is_ok_and(|plan| plan.dump_identity() == self.dump_identity)
+        read_header(data).is_ok_and(|plan| plan.dump_identity() == self.plan().dump_identity())
     }
 
     /// Takes the next chunk, or one that was taken already: a client repeats it if it got no reply.
@@ -157,8 +151,7 @@ impl Load {
         data: &[u8],
         ceiling: impl FnOnce(Demand) -> u64,
     ) -> Result<Taken, Error> {
-        let Chunk { first, to, bytes, plan } =
-            Chunk::read(self.layered(), |it| it == self.dump_identity, iterator, data)?;
+        let Chunk { first, to, bytes, plan } = Chunk::read(Body::Part(self), iterator, data)?;
         // Counts only rise: another filter with the same seed replaced this one.
         if let (Some(filter), Some(plan)) = (self.layered(), &plan)
             && plan.layers.last().is_some_and(|layer| layer.items < filter.newest().counted())
@@ -184,22 +177,15 @@ pub fn repeat<'a>(filter: impl Into<Body<'a>>, iterator: i64, data: &[u8]) -> Re
         return Err(Error::Exists);
     }
     let body = filter.into();
-    let is_same = |identity: &[u8]| identity == body.plan().dump_identity();
-    let Chunk { first, to, bytes, plan } = Chunk::read(body.layered(), is_same, iterator, data)?;
+    let Chunk { first, bytes, plan, .. } = Chunk::read(body, iterator, data)?;
     let position = plan.as_ref().and_then(|plan| first.checked_sub(plan.bit_bytes()));
     let holds = match (body, position) {
-        (Body::Layers(filter), _) => stream::holds(filter, first, bytes),
         (Body::Pages(filter), Some(position)) => {
             let mut pieces = Pieces::new(filter.pages().plan(), position);
             page_records::read(bytes, &mut pieces)?;
             filter.pages().holds(&pieces)
         }
-        _ => {
-            let mut stored = Vec::new();
-            body.start(first) == Some(first)
-                && body.put(first, bytes.len(), &mut stored) == to
-                && stored == bytes
-        }
+        _ => body.holds(first, bytes),
     };
     if holds { Ok(()) } else { Err(Error::Complete) }
 }

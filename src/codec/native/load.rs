@@ -2,7 +2,7 @@
 //!
 //! Memory is allocated as bits and pages arrive, so a forged size costs nothing.
 
-use super::{page_records, stream};
+use super::{Body, page_records, stream};
 use crate::{
     codec::Error,
     filter::{
@@ -44,8 +44,6 @@ pub struct Load {
     /// Bytes of bits that are allocated.
     room: u64,
     paged: Option<Arriving>,
-    /// What the header of every chunk must have ([`Plan::dump_identity`]).
-    pub(super) dump_identity: Vec<u8>,
 }
 
 /// Pages that arrive.
@@ -59,13 +57,11 @@ struct Arriving {
 impl Load {
     /// Begins with the header of a filter of at most `ceiling` bytes of bits.
     pub(super) fn new(plan: Plan, ceiling: u64) -> Result<Self, FilterError> {
-        Demand { present: 0, wanted: plan.bit_bytes() }.check(|_| ceiling)?;
         let filter = (!plan.layers.is_empty()).then(|| plan.begin(ceiling)).transpose()?;
         let room = filter.as_ref().map_or(0, Filter::room);
-        let dump_identity = plan.clone().dump_identity();
         let pieces = plan.paged.as_ref().map(|paged| Pieces::new(paged.pages, 0));
         let paged = pieces.map(|pieces| Arriving { plan, pieces });
-        Ok(Self { filter, bits: 0, room, paged, dump_identity })
+        Ok(Self { filter, bits: 0, room, paged })
     }
 
     /// The layers, to measure, not to query; `None` in pages without a layer below.
@@ -156,7 +152,7 @@ impl Load {
         let Some(filter) = &mut self.filter else {
             return Ok(false);
         };
-        if to <= self.bits && stream::holds(filter, from, bytes) {
+        if to <= self.bits && Body::Layers(filter).holds(from, bytes) {
             return Ok(false);
         }
         let (wanted, mut ceiling) = (filter.bit_bytes(), Some(ceiling));
@@ -227,8 +223,7 @@ impl Load {
         let paged = self.paged.as_ref().map(|Arriving { plan, pieces }| {
             Ok::<_, FilterError>(Arriving { plan: plan.clone(), pieces: pieces.duplicate()? })
         });
-        let (bits, room, dump_identity) = (self.bits, self.room, self.dump_identity.clone());
-        Ok(Self { filter, bits, room, paged: paged.transpose()?, dump_identity })
+        Ok(Self { filter, bits: self.bits, room: self.room, paged: paged.transpose()? })
     }
 }
 

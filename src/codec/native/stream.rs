@@ -74,15 +74,8 @@ pub(in crate::codec) fn layer(
     Ok(layer)
 }
 
-/// Whether every bit of `bytes` at position `from` is set already.
-pub(in crate::codec) fn holds(filter: &Filter, from: u64, bytes: &[u8]) -> bool {
-    let mut stored = Vec::new();
-    read(filter, from, bytes.len(), &mut stored);
-    words(bytes).zip(words(&stored)).all(|(bits, word)| bits & !word == 0)
-}
-
 /// The words of `bytes`; the last one is padded with zeros.
-fn words(bytes: &[u8]) -> impl Iterator<Item = u64> {
+pub(super) fn words(bytes: &[u8]) -> impl Iterator<Item = u64> {
     let (words, rest) = bytes.as_chunks::<{ WORD as usize }>();
     let mut last = [0; WORD as usize];
     for (to, from) in last.iter_mut().zip(rest) {
