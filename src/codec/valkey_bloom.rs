@@ -52,8 +52,6 @@ const HEADER: usize = 45;
 const START: usize = 30;
 /// Bytes of a layer in a blob without its bitmap: length, items, capacity.
 const FRAME: usize = 24;
-/// Least bytes of a layer in a blob: with a bitmap without bits.
-const LAYER: usize = FRAME + HEADER;
 
 /// The refusal of numbers of a layer that contradict each other.
 const UNCOMPUTED: Error =
@@ -175,9 +173,6 @@ pub fn read_blob(blob: &[u8], ceiling: u64) -> Result<Filter, Error> {
     let (rate, tightening, random) = (reader.f64()?, reader.f64()?, reader.u8()?);
     let layers = count(reader.u64()?)?;
     let mut filter = Arriving::new(expansion.into(), rate, tightening, random.into(), ceiling)?;
-    if reader.left() / LAYER < layers {
-        return Err(Error::Truncated);
-    }
     for _ in 0..layers {
         let length = usize::try_from(reader.u64()?).map_err(|_| Error::Truncated)?;
         let bitmap = reader.bytes(length)?;

@@ -1,5 +1,7 @@
 //! The header and the chunks of BF.SCANDUMP and the AOF, as RedisBloom writes them.
 
+use std::ops::Range;
+
 use super::{Chain, EXACT, GROWTH, HASH64, Link, NONSCALING};
 use crate::{
     codec::{
@@ -32,11 +34,10 @@ pub(in crate::codec) fn header(filter: &Filter, family: RedisBloom) -> Vec<u8> {
         let Shape::Classic(shape) = layer.shape() else {
             continue;
         };
-        let (bits, n2) = match shape.rule {
-            Rule::Remainder => (shape.bits, 0),
-            Rule::LowBits => (shape.bytes.saturating_mul(8), shape.bits.trailing_zeros() as u8),
-            // Not in a RedisBloom filter (`filter::Plan::check`).
-            Rule::Prime | Rule::Mitz32 | Rule::Mitz64 => (shape.bits, 0),
+        let (bits, n2) = if shape.rule == Rule::LowBits {
+            (shape.bytes.saturating_mul(8), shape.bits.trailing_zeros() as u8)
+        } else {
+            (shape.bits, 0)
         };
         out.extend(shape.bytes.to_le_bytes());
         out.extend(bits.to_le_bytes());
@@ -87,26 +88,16 @@ pub(in crate::codec) fn read_header(bytes: &[u8]) -> Result<Plan, Error> {
     chain.plan(layers)
 }
 
-/// The position of a layer in RedisBloom's count of bytes, and in that of the stream, which has
-/// whole words.
-struct Place {
-    /// First byte, in RedisBloom's count.
-    start: u64,
-    /// End, exclusive, in RedisBloom's count.
-    end: u64,
-    /// First byte in the stream.
-    stream: u64,
-}
-
-/// The layer that contains a byte in RedisBloom's count; `None` beyond the end.
-fn place_of(filter: &Filter, byte: u64) -> Option<Place> {
+/// The layer that contains a byte in RedisBloom's count: its bytes in that count, and its first
+/// byte in the stream, which has whole words. `None` beyond the end.
+fn place_of(filter: &Filter, byte: u64) -> Option<(Range<u64>, u64)> {
     let (index, start) = filter.layer_at(byte, |start| start.stored);
     let Shape::Classic(shape) = filter.layers_from(index).next()?.shape() else {
         // Not in a RedisBloom filter (`filter::Plan::check`).
         return None;
     };
     let end = start.stored.saturating_add(shape.bytes);
-    (byte < end).then_some(Place { start: start.stored, end, stream: start.memory })
+    (byte < end).then_some((start.stored..end, start.memory))
 }
 
 /// The next iterator and the chunk for iterator `from`, from the first `present` bytes. It begins
@@ -114,10 +105,10 @@ fn place_of(filter: &Filter, byte: u64) -> Option<Place> {
 #[expect(clippy::arithmetic_side_effects, reason = "positions inside a filter that exists")]
 pub(in crate::codec) fn cut(filter: &Filter, from: i64, present: u64) -> Option<(i64, Vec<u8>)> {
     let byte = u64::try_from(from.checked_sub(1)?).ok()?;
-    let place = place_of(filter, byte)?;
-    let inside = (byte - place.start) / stream::WORD * stream::WORD;
-    let (first, at) = (place.start + inside, place.stream + inside);
-    let count = (place.end - first).min(BITS).min(present.saturating_sub(at));
+    let (layer, start) = place_of(filter, byte)?;
+    let inside = (byte - layer.start) / stream::WORD * stream::WORD;
+    let (first, at) = (layer.start + inside, start + inside);
+    let count = (layer.end - first).min(BITS).min(present.saturating_sub(at));
     let next = i64::try_from(first + count).ok().filter(|_| count > 0)?.checked_add(1)?;
     let mut out = Vec::with_capacity(count as usize);
     stream::read(filter, at, count as usize, &mut out);
@@ -140,16 +131,17 @@ pub(in crate::codec) fn place(
     let Some((end, from)) = end.and_then(|end| Some((end, end.checked_sub(count)?))) else {
         return Err(Error::Malformed("a chunk that begins before the first byte"));
     };
-    let place = place_of(filter, from).ok_or(Error::Order { from, to: end, received: total })?;
-    if end > place.end {
+    let (layer, start) =
+        place_of(filter, from).ok_or(Error::Order { from, to: end, received: total })?;
+    if end > layer.end {
         return Err(Error::TooBig { from, to: end, total });
     }
-    let inside = from.saturating_sub(place.start);
-    let whole = count.is_multiple_of(stream::WORD) || end == place.end;
+    let inside = from.saturating_sub(layer.start);
+    let whole = count.is_multiple_of(stream::WORD) || end == layer.end;
     if count == 0 || !inside.is_multiple_of(stream::WORD) || !whole {
         return Err(Error::Unaligned { from, to: end });
     }
-    let first = place.stream.saturating_add(inside);
+    let first = start.saturating_add(inside);
     let words = count.div_ceil(stream::WORD).saturating_mul(stream::WORD);
     Ok((first, first.saturating_add(words)))
 }

@@ -122,9 +122,6 @@ impl Link {
         if off.is_nan() || off > per_item * ROUNDING {
             return Err(forged);
         }
-        if self.probes != redisbloom::probes(per_item) {
-            return Err(forged);
-        }
         let probes = u16::try_from(self.probes).map_err(|_| forged)?;
         let (bits, rule) = if self.n2 == 0 {
             (self.bits, Rule::Remainder)
