@@ -23,7 +23,8 @@ fn check(options: Options) {
             cells: options.cells,
             shard: options.shard,
         };
-        assert_eq!(params.check(), Ok(()), "the parser accepts a number that is out of range");
+        let checked = filter::check_ranges(error_rate, capacity);
+        assert_eq!(checked, Ok(()), "the parser accepts a number that is out of range");
         // Must not panic; it may be refused.
         let _ = filter::Filter::new(&params, 1 << 20);
     }

@@ -74,18 +74,11 @@ pub struct Params {
     pub shard: Option<Shard>,
 }
 
-impl Params {
-    /// Checks the ranges.
-    ///
-    /// # Errors
-    /// `Error::ErrorRate` (NaN included) or `Error::Capacity`.
-    pub fn check(&self) -> Result<(), Error> {
-        check_ranges(self.error_rate, self.capacity)
-    }
-}
-
-/// [`Params::check`] of the numbers that have a range.
-pub(super) fn check_ranges(error_rate: f64, capacity: u64) -> Result<(), Error> {
+/// Checks the numbers of parameters or of a layer.
+///
+/// # Errors
+/// `Error::ErrorRate` (NaN included) or `Error::Capacity`.
+pub fn check_ranges(error_rate: f64, capacity: u64) -> Result<(), Error> {
     if !(error_rate > 0.0 && error_rate < 1.0) {
         return Err(Error::ErrorRate(error_rate));
     }

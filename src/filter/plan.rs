@@ -96,8 +96,8 @@ impl Plan {
     /// # Errors
     /// `Error::ErrorRate`, `Error::Capacity`, and `Error::Ceiling` if the bits cannot be addressed.
     pub fn new(params: &Params) -> Result<Self, Error> {
-        params.check()?;
         let &Params { error_rate, capacity, expansion, seed, shard, .. } = params;
+        check_ranges(error_rate, capacity)?;
         let rate = layer_rate(error_rate, expansion.factor().is_some());
         let shape = Shape::Blocked(geometry(capacity, rate).ok_or(NOT_ADDRESSABLE)?);
         let layers = vec![LayerPlan { capacity, items: 0, error_rate: rate, shape }];

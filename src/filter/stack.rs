@@ -27,7 +27,7 @@ use super::{
     hash::Hash,
     layer::{Layer, LayerPlan, Shape, Start, bits::Bits},
     paged::Paged,
-    params::{CellKind, Expansion, MAX_CAPACITY, MAX_LAYERS, Params},
+    params::{CellKind, Expansion, MAX_CAPACITY, MAX_LAYERS, Params, check_ranges},
     plan::Plan,
 };
 use crate::sharding::Shard;
@@ -92,8 +92,8 @@ impl Filter {
     /// # Errors
     /// Those of [`Self::new`], and `Error::ErrorRate` for a tightening ratio outside (0, 1).
     pub fn of_family(family: Family, params: &Params, ceiling: u64) -> Result<Self, Error> {
-        params.check()?;
         let &Params { error_rate, capacity, expansion, .. } = params;
+        check_ranges(error_rate, capacity)?;
         let scales = expansion.factor().is_some();
         let (error_rate, first) = match family {
             Family::RedisBloom(family) => {

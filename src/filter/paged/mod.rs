@@ -47,7 +47,7 @@ use super::{
     hash::Hash,
     layer::Layer,
     pages::{self, Growth, Page, Pages, Payload},
-    params::{CellKind, Expansion, MAX_CAPACITY, Params},
+    params::{CellKind, Expansion, MAX_CAPACITY, Params, check_ranges},
 };
 use crate::sharding::Shard;
 
@@ -131,9 +131,9 @@ impl Paged {
     /// The filter with empty pages above a full layer of the filter of `params`. Calls `base` last.
     ///
     /// # Errors
-    /// Those of [`Params::check`].
+    /// Those of [`check_ranges`].
     pub fn above(base: impl FnOnce() -> Layer, params: &Params) -> Result<Self, Error> {
-        params.check()?;
+        check_ranges(params.error_rate, params.capacity)?;
         let pages = Pages::new(plan_above(params.error_rate)?)?;
         Ok(Self::of(params, pages, Part::Base(base())))
     }
@@ -295,8 +295,8 @@ fn base_bytes(base: &Layer) -> u64 {
 
 /// The pages of an empty filter without a layer below, of parameters and rules that are checked.
 pub(super) fn plan(params: &Params, rules: Option<Rules>) -> Result<pages::Plan, Error> {
-    params.check()?;
     let &Params { error_rate, capacity, expansion, cells, .. } = params;
+    check_ranges(error_rate, capacity)?;
     if let Some(rules) = rules {
         rules.check(expansion.factor().is_some())?;
         if cells != CellKind::Bits {
