@@ -31,7 +31,7 @@ pub(in crate::filter) use prefetch::BlockAddress;
 
 /// Whether batches are tested by AVX-512 instructions here, not by portable code.
 pub fn uses_avx512() -> bool {
-    simd::Avx512::detected().is_some()
+    simd::detected().is_some()
 }
 
 use line::{LineProbe, Scalar};

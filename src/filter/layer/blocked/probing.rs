@@ -8,7 +8,7 @@
 
 use super::{
     line::{Line, LineProbe, Scalar},
-    simd::Avx512,
+    simd::{Avx512, detected},
 };
 use crate::filter::{
     geometry::{Geometry, PROBE_GROUP},
@@ -29,7 +29,7 @@ pub(super) enum Probing {
 impl Probing {
     /// Selects the probing of blocks of this shape on this processor.
     pub(super) fn of(geometry: Geometry) -> Self {
-        match (geometry.lines(), Avx512::detected()) {
+        match (geometry.lines(), detected()) {
             (None, _) => Self::Anywhere,
             (Some(_), None) => Self::Lines(Scalar),
             (Some(_), Some(avx512)) => Self::Avx512(avx512),

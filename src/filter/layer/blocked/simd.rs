@@ -17,7 +17,7 @@
 //! A function compiled for these instructions cannot be inlined into one that is not, so the code
 //! is selected once per chunk of items. Single items use portable code.
 
-pub(super) use code::Avx512;
+pub(super) use code::{Avx512, detected};
 
 #[cfg(all(target_arch = "x86_64", not(feature = "portable")))]
 mod code {
@@ -37,16 +37,14 @@ mod code {
     #[derive(Clone, Copy, Debug)]
     pub(in crate::filter::layer::blocked) struct Avx512(());
 
-    impl Avx512 {
-        /// Returns `None` if the processor does not have the instructions.
-        pub(in crate::filter::layer::blocked) fn detected() -> Option<Self> {
-            let has = is_x86_feature_detected!("avx2")
-                && is_x86_feature_detected!("avx512f")
-                && is_x86_feature_detected!("avx512vl")
-                && is_x86_feature_detected!("bmi1")
-                && is_x86_feature_detected!("bmi2");
-            has.then_some(Self(()))
-        }
+    /// Returns `None` if the processor does not have the instructions.
+    pub(in crate::filter::layer::blocked) fn detected() -> Option<Avx512> {
+        let has = is_x86_feature_detected!("avx2")
+            && is_x86_feature_detected!("avx512f")
+            && is_x86_feature_detected!("avx512vl")
+            && is_x86_feature_detected!("bmi1")
+            && is_x86_feature_detected!("bmi2");
+        has.then_some(Avx512(()))
     }
 
     impl LineProbe for Avx512 {
@@ -95,30 +93,12 @@ mod code {
     }
 }
 
-/// Other processors never have an `Avx512`.
+/// Other processors never have the instructions.
 #[cfg(not(all(target_arch = "x86_64", not(feature = "portable"))))]
 mod code {
-    use crate::filter::{
-        hash::probe::ProbeGroup,
-        layer::blocked::line::{Line, LineProbe},
-    };
+    pub(in crate::filter::layer::blocked) use crate::filter::layer::blocked::line::Scalar as Avx512;
 
-    #[derive(Clone, Copy, Debug)]
-    pub(in crate::filter::layer::blocked) enum Avx512 {}
-
-    impl Avx512 {
-        pub(in crate::filter::layer::blocked) fn detected() -> Option<Self> {
-            None
-        }
-    }
-
-    impl LineProbe for Avx512 {
-        fn run<R>(self, _: impl FnOnce() -> R) -> R {
-            match self {}
-        }
-
-        fn test_group(self, _: &Line, _: ProbeGroup, _: u8) -> u64 {
-            match self {}
-        }
+    pub(in crate::filter::layer::blocked) fn detected() -> Option<Avx512> {
+        None
     }
 }
