@@ -69,7 +69,7 @@ impl Filter {
                 return Ok(());
             }
             let items = ItemSet::first(hashes.len());
-            let missing = items.without(self.found_in_older(hashes, items));
+            let missing = items.without(self.found_in_stack(hashes, items));
             self.newest().prefetch_remaining(hashes, missing);
             if self.newest().room() < missing.len() {
                 self.add_growing(hashes, &ceiling, &mut answer)?;
@@ -104,16 +104,9 @@ impl Filter {
         items: impl Iterator<Item = &'a [u8]>,
         mut answer: impl FnMut(Answers),
     ) {
-        // Not by `hash_chunk`: with one more caller it would not be inlined into `add_each`.
-        let mut answers = Answers::default();
         for item in items {
-            answers.push(self.add_uncounted(self.hash(item)));
-            if answers.count() == CHUNK {
-                answer(std::mem::take(&mut answers));
-            }
-        }
-        if answers.count() > 0 {
-            answer(answers);
+            let absent = self.add_uncounted(self.hash(item));
+            answer(Answers::new(ItemSet::first(absent.into()), 1));
         }
     }
 
@@ -151,16 +144,7 @@ impl Filter {
         &chunk[..count]
     }
 
-    #[inline(always)]
-    fn found_in_older(&self, hashes: &[Hash], items: ItemSet) -> ItemSet {
-        if self.older().is_empty() {
-            ItemSet::default()
-        } else {
-            self.found_in_stack(hashes, items)
-        }
-    }
-
-    /// [`Self::found_in_older`] if there are older layers. Not inlined: most filters have none.
+    /// Which of these items an older layer may hold. Not inlined: most filters have none.
     #[inline(never)]
     fn found_in_stack(&self, hashes: &[Hash], items: ItemSet) -> ItemSet {
         let prefetch = |layer: Option<&&Layer>, items: ItemSet| {
