@@ -27,7 +27,7 @@ use super::{
     hash::Hash,
     layer::{Layer, LayerPlan, Shape, Start, bits::Bits},
     paged::Paged,
-    params::{CellKind, Expansion, MAX_CAPACITY, MAX_LAYERS, Params, check_ranges},
+    params::{Expansion, MAX_CAPACITY, MAX_LAYERS, Params, check_ranges},
     plan::Plan,
 };
 use crate::sharding::Shard;
@@ -152,15 +152,7 @@ impl Filter {
 
     /// The parameters of an equal empty filter; a valkey-bloom filter needs its family, too.
     pub fn params(&self) -> Params {
-        let first = self.older().first().unwrap_or(&self.newest);
-        Params {
-            error_rate: self.error_rate,
-            capacity: first.capacity(),
-            expansion: self.expansion,
-            seed: self.seed,
-            cells: CellKind::Bits,
-            shard: self.shard(),
-        }
+        Plan::of(self).params()
     }
 
     /// All layers, oldest first; at least one.

@@ -48,6 +48,7 @@ use super::{
     layer::Layer,
     pages::{self, Growth, Page, Pages, Payload},
     params::{CellKind, Expansion, MAX_CAPACITY, Params, check_ranges},
+    plan::Plan,
 };
 use crate::sharding::Shard;
 
@@ -220,10 +221,7 @@ impl Paged {
 
     /// The parameters of an equal empty filter; for a window, its rules are needed too.
     pub fn params(&self) -> Params {
-        let cells = if self.counts() { CellKind::Counters } else { CellKind::Bits };
-        let &Self { error_rate, capacity, seed, .. } = self;
-        let (expansion, shard) = (self.expansion(), self.shard());
-        Params { error_rate, capacity, expansion, seed, cells, shard }
+        Plan::of_pages(self).params()
     }
 
     /// Hashes an item with the filter's seed.
