@@ -1,7 +1,7 @@
 //! A common trait for Bloom filters in process: this crate's, single and in batches, and those of
 //! the crates `fastbloom` and `bloomfilter`, which have one layer, do not grow, and do not count.
 
-use redis_bloom::filter::{CellKind, Expansion, Filter, Params};
+use redis_bloom::filter::{Expansion, Filter, Params};
 
 /// A filter to measure.
 pub(crate) trait Rival {
@@ -33,7 +33,7 @@ impl Rival for Filter {
             capacity,
             expansion: Expansion::new(2).expect("a factor in range"),
             seed: 42,
-            cells: CellKind::Bits,
+            counts: false,
             shard: None,
         };
         Filter::new(&params, u64::MAX).expect("memory for the filter")

@@ -11,7 +11,7 @@ mod rivals;
 
 use std::{hint::black_box, process::Command};
 
-use redis_bloom::filter::{Additions, Author, CellKind, Filter, Params, paged::Paged};
+use redis_bloom::filter::{Additions, Author, Filter, Params, paged::Paged};
 
 use crate::report::Section;
 use rivals::{BATCH, Batched, Rival, STRANGERS, items};
@@ -140,7 +140,7 @@ impl<const COUNTS: bool> Rival for Pages<COUNTS> {
 
     fn new(capacity: u64, rate: f64) -> Self {
         let plain = <Filter as Rival>::new(capacity, rate).params();
-        let params = if COUNTS { Params { cells: CellKind::Counters, ..plain } } else { plain };
+        let params = if COUNTS { Params { counts: true, ..plain } } else { plain };
         Self(Paged::new(&params, None, u64::MAX).expect("memory for the filter"))
     }
 

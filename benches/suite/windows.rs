@@ -12,9 +12,7 @@ use std::{
 
 use redis_bloom::{
     codec::native::dump,
-    filter::{
-        Additions, Answers, Author, CellKind, Expansion, Filter, Params, Rules, Span, paged::Paged,
-    },
+    filter::{Additions, Answers, Author, Expansion, Filter, Params, Rules, Span, paged::Paged},
 };
 
 use crate::{
@@ -75,7 +73,7 @@ fn params(capacity: u64, expansion: u64) -> Params {
         capacity,
         expansion: Expansion::new(expansion).expect("a factor in range"),
         seed: 42,
-        cells: CellKind::Bits,
+        counts: false,
         shard: None,
     }
 }

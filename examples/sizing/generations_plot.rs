@@ -2,7 +2,7 @@
 //! rises, stops and comes back.
 
 use plotters::prelude::*;
-use redis_bloom::filter::{CellKind, Rules, Span};
+use redis_bloom::filter::{Rules, Span};
 
 use crate::{
     draw::{Area, BAND, BLUE, GREEN, INK, Outcome, YELLOW, font, picture, style_mesh},
@@ -45,7 +45,7 @@ struct Point {
 
 fn follow() -> (Vec<Bar>, Vec<Point>) {
     let rules = Rules { span: Span::Time(DAY), generations: GENERATIONS, refresh: true };
-    let mut stream = Stream::new(0.01, PLANNED, 2, CellKind::Bits, Some(rules));
+    let mut stream = Stream::new(0.01, PLANNED, 2, false, Some(rules));
     let (mut bars, mut points) = (Vec::<Bar>::new(), Vec::new());
     let mut present = 0;
     for step in 0..(DAYS * f64::from(STEPS)) as u64 {

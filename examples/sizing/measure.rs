@@ -3,9 +3,7 @@
 
 use std::f64::consts::LN_2;
 
-use redis_bloom::filter::{
-    CellKind, Expansion, Filter, Layer, Params, Shape, geometry, layer_rate,
-};
+use redis_bloom::filter::{Expansion, Filter, Layer, Params, Shape, geometry, layer_rate};
 
 /// Items in one call of the batch functions.
 const BATCH: u64 = 1024;
@@ -17,7 +15,7 @@ pub(crate) fn filter(rate: f64, capacity: u64, expansion: u64, seed: u64) -> Fil
         capacity,
         expansion: Expansion::new(expansion).expect("a small expansion"),
         seed: seed.wrapping_mul(0x9E37_79B9_7F4A_7C15),
-        cells: CellKind::Bits,
+        counts: false,
         shard: None,
     };
     Filter::new(&params, u64::MAX).expect("memory for a filter")

@@ -1,6 +1,6 @@
 //! Measurements and tables of filters of pages: those that grow, count, or forget.
 
-use redis_bloom::filter::{Author, CellKind, Expansion, Params, Rules, Span, paged::Paged};
+use redis_bloom::filter::{Author, Expansion, Params, Rules, Span, paged::Paged};
 
 use crate::{
     measure::{Set, filter, full, size},
@@ -28,25 +28,24 @@ impl Stream {
         rate: f64,
         capacity: u64,
         expansion: u64,
-        cells: CellKind,
+        counts: bool,
         rules: Option<Rules>,
     ) -> Self {
-        let params = params(rate, capacity, expansion, cells);
+        let params = params(rate, capacity, expansion, counts);
         let filter = Paged::new(&params, rules, u64::MAX).expect("memory for a filter");
         Self { filter, added: 0 }
     }
 
     /// A filter that was not reserved.
     pub(crate) fn growing(rate: f64) -> Self {
-        Self::new(rate, DEFAULT, 2, CellKind::Bits, None)
+        Self::new(rate, DEFAULT, 2, false, None)
     }
 
     /// A filter that was reserved for `capacity` items, and has just become full.
     pub(crate) fn overflowing(rate: f64, capacity: u64) -> Self {
         let filling = full(rate, capacity, 2, 0);
         let base = filling.filter.newest().duplicate().expect("memory for a layer");
-        let params =
-            Params { seed: filling.filter.seed(), ..params(rate, capacity, 2, CellKind::Bits) };
+        let params = Params { seed: filling.filter.seed(), ..params(rate, capacity, 2, false) };
         let filter = Paged::above(|| base, &params).expect("a full layer");
         Self { filter, added: filling.distinct }
     }
@@ -55,7 +54,7 @@ impl Stream {
     fn window(rate: f64, capacity: u64, expansion: u64, items: bool, generations: u8) -> Self {
         let span = if items { Span::Items } else { Span::Time(u64::from(generations) * SECOND) };
         let rules = Rules { span, generations, refresh: true };
-        Self::new(rate, capacity, expansion, CellKind::Bits, Some(rules))
+        Self::new(rate, capacity, expansion, false, Some(rules))
     }
 
     /// Adds `count` new items at `now`, as a client does.
@@ -98,13 +97,13 @@ impl Stream {
     }
 }
 
-fn params(rate: f64, capacity: u64, expansion: u64, cells: CellKind) -> Params {
+fn params(rate: f64, capacity: u64, expansion: u64, counts: bool) -> Params {
     Params {
         error_rate: rate,
         capacity,
         expansion: Expansion::new(expansion).expect("a small expansion"),
         seed: 0x9E37_79B9_7F4A_7C15,
-        cells,
+        counts,
         shard: None,
     }
 }
@@ -206,7 +205,7 @@ pub(crate) fn overflow() -> String {
 pub(crate) fn counting() -> String {
     let row = |(items, rate)| {
         let bits = |capacity, expansion| {
-            let mut stream = Stream::new(rate, capacity, expansion, CellKind::Counters, None);
+            let mut stream = Stream::new(rate, capacity, expansion, true, None);
             stream.up_to(items);
             one_decimal(stream.bits())
         };

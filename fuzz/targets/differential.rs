@@ -18,7 +18,7 @@ use redis_bloom::{
         native::{Load, Stored, Taken, dump, rdb},
         packed::{Format, Packed, pack, pack_answers},
     },
-    filter::{Answers, CellKind, Error, Expansion, Filter, Member, Params, Union, Unmergeable},
+    filter::{Answers, Error, Expansion, Filter, Member, Params, Union, Unmergeable},
 };
 
 const RATES: [f64; 8] = [0.999, 0.5, 0.25, 0.01, 0.001, 1e-6, 1e-15, f64::MIN_POSITIVE];
@@ -31,7 +31,7 @@ fn params(head: [u8; 12]) -> Params {
         capacity: u64::from(capacity) + 1,
         expansion: Expansion::new(u64::from(expansion % 4)).unwrap_or(Expansion::NONSCALING),
         seed: u64::from_le_bytes(seed),
-        cells: CellKind::Bits,
+        counts: false,
         shard: None,
     }
 }

@@ -20,7 +20,7 @@ fn check(options: Options) {
             capacity,
             expansion: options.expansion.unwrap_or(filter::Expansion::NONSCALING),
             seed: options.seed.unwrap_or(0),
-            cells: options.cells,
+            counts: options.counts,
             shard: options.shard,
         };
         let checked = filter::check_ranges(error_rate, capacity);

@@ -16,7 +16,7 @@ use libfuzzer_sys::fuzz_target;
 use redis_bloom::{
     codec::native::{Stored, rdb},
     filter::{
-        Author, CellKind, Expansion, Params, Plan, Rules, Span,
+        Author, Expansion, Params, Plan, Rules, Span,
         paged::{Paged, Shift},
     },
 };
@@ -39,7 +39,7 @@ fn empty([rate, capacity, expansion, generations, seed @ ..]: [u8; 12]) -> Paged
         capacity: u64::from(capacity) + 1,
         expansion: Expansion::new(factor).unwrap_or(Expansion::NONSCALING),
         seed: u64::from_le_bytes(seed),
-        cells: CellKind::Bits,
+        counts: false,
         shard: None,
     };
     Paged::new(&params, Some(rules), u64::MAX).expect("a small window")

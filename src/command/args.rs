@@ -18,7 +18,7 @@ use std::num::NonZeroUsize;
 
 use crate::{
     codec::packed::{Format, MAX_WIDTH},
-    filter::{CellKind, Expansion, MAX_CAPACITY, MAX_EXPANSION, TIGHTENING, Valkey, paged::Shift},
+    filter::{Expansion, MAX_CAPACITY, MAX_EXPANSION, TIGHTENING, Valkey, paged::Shift},
 };
 
 use super::{
@@ -161,7 +161,7 @@ fn creation<'a>(
     let options = &mut draft.options;
     // valkey-bloom never writes these together with its seed.
     let own = options.seed.is_some() || options.shard.is_some();
-    if seed.is_some() && (own || options.cells == CellKind::Counters) {
+    if seed.is_some() && (own || options.counts) {
         return Err(Refusal::BAD_SEED);
     }
     let tightening = draft.tightening.unwrap_or(TIGHTENING);

@@ -16,8 +16,8 @@ use super::{
 };
 use crate::{
     filter::{
-        CellKind, Expansion, Family, MAX_CAPACITY, MAX_EXPANSION, MAX_GENERATIONS, Params, Rules,
-        Span, Valkey,
+        Expansion, Family, MAX_CAPACITY, MAX_EXPANSION, MAX_GENERATIONS, Params, Rules, Span,
+        Valkey,
     },
     sharding::Shard,
 };
@@ -34,7 +34,7 @@ pub struct Options {
     /// The seed of the hash.
     pub seed: Option<u64>,
     /// Whether the filter has bits or counters.
-    pub cells: CellKind,
+    pub counts: bool,
     /// The shard of a sharded filter that the filter is; `None` for a filter that takes all items.
     pub shard: Option<Shard>,
     /// How the filter forgets; `None` for one that does not.
@@ -49,8 +49,8 @@ pub struct Options {
 impl Options {
     /// Whether RedisBloom has no such filter: a word names a seed, counters, a window or a shard.
     pub fn only_here(&self) -> bool {
-        let Self { seed, cells, shard, window, valkey, .. } = *self;
-        (seed, cells, shard, window, valkey) != (None, CellKind::Bits, None, None, None)
+        let Self { seed, counts, shard, window, valkey, .. } = *self;
+        (seed, counts, shard, window, valkey) != (None, false, None, None, None)
     }
 }
 
@@ -174,10 +174,10 @@ pub const OPTIONS: [FilterOption; 13] = [
         argument: Argument::token(c"COUNTING"),
         place: Place::Own,
         read: |draft, _, _| {
-            draft.options.cells = CellKind::Counters;
+            draft.options.counts = true;
             Ok(())
         },
-        write: |new| (new.params.cells == CellKind::Counters).then(Vec::new),
+        write: |new| new.params.counts.then(Vec::new),
     },
     FilterOption {
         argument: Argument::block(
@@ -294,7 +294,7 @@ impl Draft {
             options.expansion.get_or_insert(Expansion::NONSCALING);
         }
         let scales = options.expansion.is_some_and(|expansion| expansion.factor().is_some());
-        if options.cells == CellKind::Counters || options.valkey.is_some() {
+        if options.counts || options.valkey.is_some() {
             return Err(Refusal::WINDOW_KIND);
         }
         if span == Span::Items && scales {

@@ -17,7 +17,6 @@ use siphasher::sip::SipHasher24;
 use super::{
     foreign::{Family, RedisBloom, Valkey},
     paged::Span,
-    params::CellKind,
     plan::Plan,
 };
 
@@ -43,7 +42,7 @@ impl Plan {
         note((public >> 64) as u64);
         note(params.error_rate.to_bits());
         note(params.expansion.factor().unwrap_or(0).into());
-        note((params.cells == CellKind::Counters).into());
+        note(params.counts.into());
         note(params.capacity);
         note(
             self.shard.map_or(0, |shard| u64::from(shard.count()) << 16 | u64::from(shard.index())),

@@ -97,8 +97,8 @@ impl<'a> Member<'a> {
             }
             _ => (a.seed == b.seed, true),
         };
-        let alike = (family.tag(), a.cells, self.layer().is_some())
-            == (other_family.tag(), b.cells, other.layer().is_some());
+        let alike = (family.tag(), a.counts, self.layer().is_some())
+            == (other_family.tag(), b.counts, other.layer().is_some());
         let checks = [
             // The product that made them, its version, counters, or whether there is a layer.
             (alike, "kind"),

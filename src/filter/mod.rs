@@ -51,9 +51,7 @@ pub use paged::{
     Addition, Additions, Author, MAX_GENERATIONS, MAX_MILLISECONDS, MAX_TIME, NEVER, Paged, Rules,
     Span,
 };
-pub use params::{
-    CellKind, Expansion, MAX_CAPACITY, MAX_EXPANSION, MAX_LAYERS, Params, check_ranges,
-};
+pub use params::{Expansion, MAX_CAPACITY, MAX_EXPANSION, MAX_LAYERS, Params, check_ranges};
 pub use plan::{PagedPlan, Plan};
 pub use prefetch_hint::PrefetchHint;
 pub use sizing::{MAX_PROBES, geometry, layer_rate};

@@ -45,16 +45,6 @@ impl Expansion {
     }
 }
 
-/// What each position of a block holds.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum CellKind {
-    /// A bit: items can be added.
-    #[default]
-    Bits,
-    /// A counter of four bits: items can be added and deleted.
-    Counters,
-}
-
 /// Everything that determines the bits of an empty filter, on every machine, and the items that it
 /// takes.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -67,8 +57,8 @@ pub struct Params {
     pub expansion: Expansion,
     /// Secret key of the hash.
     pub seed: u64,
-    /// Whether the filter has bits or counters.
-    pub cells: CellKind,
+    /// Whether items are counted, so that they can be deleted.
+    pub counts: bool,
     /// The shard of a sharded filter that this filter is. Only a native filter can be a shard.
     /// `None` for a filter that takes all items. The caller checks the items, not the filter.
     pub shard: Option<Shard>,

@@ -19,7 +19,7 @@ use super::{
     layer::{Layer, LayerPlan, Rule, Shape},
     paged::{Paged, Window, number_bits},
     pages::{self, Pages, Payload},
-    params::{CellKind, Expansion, MAX_LAYERS, Params, check_ranges},
+    params::{Expansion, MAX_LAYERS, Params, check_ranges},
     sizing::{MAX_PROBES, geometry, layer_rate},
 };
 use crate::sharding::Shard;
@@ -80,15 +80,11 @@ impl Plan {
     /// window its rules.
     pub fn params(&self) -> Params {
         let &Self { error_rate, expansion, seed, shard, ref paged, ref layers, .. } = self;
-        let cells = match paged {
-            Some(paged) if matches!(paged.pages.payload, Payload::Count { .. }) => {
-                CellKind::Counters
-            }
-            _ => CellKind::Bits,
-        };
+        let payload = paged.as_ref().map(|paged| paged.pages.payload);
+        let counts = matches!(payload, Some(Payload::Count { .. }));
         let first = layers.first().map_or(0, |layer| layer.capacity);
         let capacity = paged.as_ref().map_or(first, |paged| paged.capacity);
-        Params { error_rate, capacity, expansion, seed, cells, shard }
+        Params { error_rate, capacity, expansion, seed, counts, shard }
     }
 
     /// The plan of a new native filter of `params` with bits. Allocates none.

@@ -8,7 +8,7 @@
 use std::f64::consts::LN_2;
 
 use redis_bloom::filter::{
-    CellKind, Error, Filter, Layer, Params, Plan, Rules, expected_bytes, geometry, layer_rate,
+    Error, Filter, Layer, Params, Plan, Rules, expected_bytes, geometry, layer_rate,
 };
 
 use crate::{
@@ -177,10 +177,8 @@ fn the_plan_of_a_filter_is_that_of_its_parameters() {
 /// What a filter takes is known before it exists, within 5 % where there are many pages.
 #[test]
 fn the_expected_size_is_that_of_the_filter_with_the_items() {
-    let counts = |capacity, expansion| Params {
-        cells: CellKind::Counters,
-        ..params(0.001, capacity, expansion, 7)
-    };
+    let counts =
+        |capacity, expansion| Params { counts: true, ..params(0.001, capacity, expansion, 7) };
     let kinds: [(Params, Option<Rules>); 7] = [
         (params(0.01, 100, 2, 7), None),
         (params(0.001, 1, 4, 7), None),

@@ -7,7 +7,7 @@ use redis_bloom::{
         io::{Sink, Source},
         native::{Load, Stored, rdb},
     },
-    filter::{CellKind, Expansion, Family, Filter, Params, Rules, Span, Valkey},
+    filter::{Expansion, Family, Filter, Params, Rules, Span, Valkey},
 };
 
 /// Item number `number` of the set `set`: distinct for distinct arguments, 16 bytes.
@@ -18,7 +18,7 @@ pub(crate) fn item(set: u64, number: u64) -> [u8; 16] {
 /// Parameters of a filter of bits; an expansion of 0 makes it non-scaling.
 pub(crate) fn params(error_rate: f64, capacity: u64, expansion: u64, seed: u64) -> Params {
     let expansion = Expansion::new(expansion).expect("an expansion in range");
-    Params { error_rate, capacity, expansion, seed, cells: CellKind::Bits, shard: None }
+    Params { error_rate, capacity, expansion, seed, counts: false, shard: None }
 }
 
 /// An empty filter without a ceiling.

@@ -21,8 +21,8 @@
 //!
 //! Both commits must have the parts of the crate that this program uses: `Filter` with `new`,
 //! `contains` and `hash`; `add_each` and `contains_each`, which answer chunk by chunk;
-//! `Answers::ones`; `Params` with its five fields, `CellKind` and `Expansion`. Both are built with
-//! the dependencies in this tree's `Cargo.lock`.
+//! `Answers::ones`; `Params`, `Expansion` and `Plan`. Both are built with the dependencies in this
+//! tree's `Cargo.lock`.
 //!
 //! ```text
 //!   compare time ROUNDS [CASE ...]        all cases if none is named

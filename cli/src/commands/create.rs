@@ -9,7 +9,7 @@ use std::ffi::OsString;
 
 use bloom::{
     command::number,
-    filter::{CellKind, MAX_EXPANSION, Params, Rules, Span, expected_bytes},
+    filter::{MAX_EXPANSION, Params, Rules, Span, expected_bytes},
     sharding::MAX_SHARDS,
 };
 use redis::Cmd;
@@ -159,7 +159,7 @@ impl Arguments {
             capacity: items,
             expansion: window::expansion_of(rules, expansion)?,
             seed: 0,
-            cells: if self.counting { CellKind::Counters } else { CellKind::Bits },
+            counts: self.counting,
             shard: None,
         };
         let bytes =

@@ -9,7 +9,7 @@ use std::fmt::Write as _;
 
 use bloom::{
     command::number,
-    filter::{CellKind, Error as Refused, Expansion, Params, Rules, Span, expected_bytes},
+    filter::{Error as Refused, Expansion, Params, Rules, Span, expected_bytes},
     sharding::MAX_SHARDS,
 };
 use serde::Serialize;
@@ -141,7 +141,7 @@ impl Forgets {
 struct Kind {
     capacity: u64,
     grows: bool,
-    cells: CellKind,
+    counts: bool,
     rules: Option<Rules>,
 }
 
@@ -225,19 +225,19 @@ impl Arguments {
 
     fn planned(&self, rules: Option<Rules>) -> Result<Planned, Error> {
         let items = self.items;
-        let cells = if self.counting { CellKind::Counters } else { CellKind::Bits };
         // A window of items does not grow.
         let counts = rules.is_some_and(|rules| rules.span == Span::Items);
         let grows = !self.nonscaling && !counts;
-        let chosen = Kind { capacity: self.initial.unwrap_or(items), grows, cells, rules };
-        let plain = Kind { capacity: items, grows: true, cells: CellKind::Bits, rules: None };
+        let chosen =
+            Kind { capacity: self.initial.unwrap_or(items), grows, counts: self.counting, rules };
+        let plain = Kind { capacity: items, grows: true, counts: false, rules: None };
         let mut kinds = vec![chosen];
         match rules {
             None => kinds.extend([
                 plain,
                 Kind { grows: false, ..plain },
                 Kind { capacity: UNRESERVED.min(items), ..plain },
-                Kind { cells: CellKind::Counters, ..plain },
+                Kind { counts: true, ..plain },
             ]),
             Some(rules) => {
                 kinds.extend((!counts).then_some(Kind { grows: !grows, ..chosen }));
@@ -260,7 +260,7 @@ impl Arguments {
 
     /// A filter; `None` if there is none of this kind.
     fn variant(&self, kind: Kind) -> Result<Option<Variant>, Error> {
-        let Kind { capacity, grows, cells, rules } = kind;
+        let Kind { capacity, grows, counts, rules } = kind;
         // A window of a few milliseconds has not as many generations.
         if rules.is_some_and(|rules| rules.check(grows).is_err()) {
             return Ok(None);
@@ -268,13 +268,13 @@ impl Arguments {
         // The factor decides no memory.
         let expansion = if grows { Expansion::stored(2) } else { Expansion::NONSCALING };
         let params =
-            Params { error_rate: self.error, capacity, expansion, seed: 0, cells, shard: None };
+            Params { error_rate: self.error, capacity, expansion, seed: 0, counts, shard: None };
         let bytes = |items| expected_bytes(&params, rules, items);
         let of = |items| bytes(items).map_err(|error| refused(&error, &params));
         let full = of(most_items(rules, self.items))?;
         Ok(Some(Variant {
             chosen: false,
-            counting: cells == CellKind::Counters,
+            counting: counts,
             grows,
             capacity,
             error_rate: self.error,

@@ -1,9 +1,7 @@
 //! The numbers of the sizing calculator (docs/guide/calculator.md). `site/calculator.js` calls
 //! them. Functions take and return numbers alone, so the page needs no generated code.
 
-use redis_bloom::filter::{
-    CellKind, Error, Expansion, Params, Rules, Span, expected_bytes, expected_rate,
-};
+use redis_bloom::filter::{Error, Expansion, Params, Rules, Span, expected_bytes, expected_rate};
 
 /// The most items: with 32 bits, sums are right to the table of a filter of ten times as many.
 const MOST_ITEMS: f64 = 1e10;
@@ -28,14 +26,14 @@ impl Asked {
             return None;
         }
         let items = items as u64;
-        let (grows, capacity, cells, span) = match kind {
-            0 => (true, items, CellKind::Bits, None),
-            1 => (true, UNRESERVED, CellKind::Bits, None),
-            2 => (false, items, CellKind::Bits, None),
-            3 => (true, items, CellKind::Counters, None),
+        let (grows, capacity, counts, span) = match kind {
+            0 => (true, items, false, None),
+            1 => (true, UNRESERVED, false, None),
+            2 => (false, items, false, None),
+            3 => (true, items, true, None),
             // The length of a window decides no memory.
-            4 => (true, items, CellKind::Bits, Some(Span::Time(86_400_000))),
-            5 => (false, items, CellKind::Bits, Some(Span::Items)),
+            4 => (true, items, false, Some(Span::Time(86_400_000))),
+            5 => (false, items, false, Some(Span::Items)),
             _ => return None,
         };
         let expansion = if grows { Expansion::USUAL } else { Expansion::NONSCALING };
@@ -43,7 +41,7 @@ impl Asked {
         let rules = span.map(|span| Rules { span, generations, refresh: true });
         let items = rules.map_or(items, |rules| rules.most_items(capacity));
         Some(Self {
-            params: Params { error_rate, capacity, expansion, seed: 0, cells, shard: None },
+            params: Params { error_rate, capacity, expansion, seed: 0, counts, shard: None },
             rules,
             items,
         })

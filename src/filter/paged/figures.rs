@@ -4,11 +4,7 @@
 //! to 100,000 items, and an estimate from a sample above that.
 
 use super::{Paged, Part, Rest, Rules, SHARE_ABOVE};
-use crate::filter::{
-    estimate::Estimate,
-    pages::Page,
-    params::{CellKind, Params},
-};
+use crate::filter::{estimate::Estimate, pages::Page, params::Params};
 
 impl Paged {
     /// The share of the pages' slots that are taken, and the rate of base and pages together.
@@ -84,8 +80,6 @@ impl Params {
     /// Whether a new native filter has pages from its first item on, and otherwise a layer.
     pub fn has_pages(&self, rules: Option<Rules>) -> bool {
         let grows = self.expansion.factor().is_some();
-        rules.is_some()
-            || self.cells == CellKind::Counters
-            || (grows && self.capacity <= UNRESERVED)
+        rules.is_some() || self.counts || (grows && self.capacity <= UNRESERVED)
     }
 }

@@ -47,7 +47,7 @@ use super::{
     hash::Hash,
     layer::Layer,
     pages::{self, Growth, Page, Pages, Payload},
-    params::{CellKind, Expansion, MAX_CAPACITY, Params, check_ranges},
+    params::{Expansion, MAX_CAPACITY, Params, check_ranges},
     plan::Plan,
 };
 use crate::sharding::Shard;
@@ -293,17 +293,17 @@ fn base_bytes(base: &Layer) -> u64 {
 
 /// The pages of an empty filter without a layer below, of parameters and rules that are checked.
 pub(super) fn plan(params: &Params, rules: Option<Rules>) -> Result<pages::Plan, Error> {
-    let &Params { error_rate, capacity, expansion, cells, .. } = params;
+    let &Params { error_rate, capacity, expansion, counts, .. } = params;
     check_ranges(error_rate, capacity)?;
     if let Some(rules) = rules {
         rules.check(expansion.factor().is_some())?;
-        if cells != CellKind::Bits {
+        if counts {
             return Err(Error::Window);
         }
     }
     let (capacity, payload) = match rules {
         // Only a filter of plain bits gains from a reservation.
-        None if cells == CellKind::Bits => (0, Payload::Nothing),
+        None if !counts => (0, Payload::Nothing),
         None => (capacity, Payload::Count { bits: COUNT_BITS }),
         Some(rules) => (
             rules.most_items(capacity).min(MAX_CAPACITY),

@@ -28,7 +28,7 @@ use crate::{
         refusal::Refusal,
     },
     filter::{
-        Addition, Additions, Author, CellKind, Error, Family, Filter, Span,
+        Addition, Additions, Author, Error, Family, Filter, Span,
         paged::{Paged, Shift},
     },
     module::{
@@ -244,8 +244,8 @@ fn announce<'a>(
 /// key is another shard or kind, or has another window: the key was lost, and made again without
 /// these words. An obeyed command goes on.
 fn check_kind(call: &Call, value: &Stored, options: &Options) -> Result<(), Refusal> {
-    let Options { shard, cells, window, .. } = *options;
-    if (shard, cells, window) == (None, CellKind::Bits, None) || call.ctx.is_replayed() {
+    let Options { shard, counts, window, .. } = *options;
+    if (shard, counts, window) == (None, false, None) || call.ctx.is_replayed() {
         return Ok(());
     }
     if let Some(named) = shard
@@ -254,7 +254,7 @@ fn check_kind(call: &Call, value: &Stored, options: &Options) -> Result<(), Refu
         return Err(misrouted(call, value.shard(), Refusal::NotShard(named)));
     }
     let paged = value.paged();
-    if cells == CellKind::Counters && !paged.is_some_and(Paged::counts) {
+    if counts && !paged.is_some_and(Paged::counts) {
         return Err(Refusal::NOT_COUNTING);
     }
     match (window, paged.and_then(Paged::window)) {

@@ -77,7 +77,7 @@ pub(super) fn filter(call: &Call, options: Options) -> Result<(Stored, Creation)
             Some(seed) => seed,
             None => getrandom::u64().map_err(|_| Refusal::INTERNAL)?,
         },
-        cells: options.cells,
+        counts: options.counts,
         shard: options.shard,
     };
     let ceiling = limit::ceiling_of_new(ctx);

@@ -21,7 +21,7 @@ use crate::{
         native::{self, Load},
     },
     command::refusal::Refusal,
-    filter::{self, CellKind, Expansion, Family, Filter, Params, paged::Paged},
+    filter::{self, Expansion, Family, Filter, Params, paged::Paged},
     module::{
         api::{Key, clock, malloc_size, raw},
         panic_guard::guarded,
@@ -104,7 +104,7 @@ impl Stored {
             capacity: 1,
             expansion: Expansion::NONSCALING,
             seed: PLACEHOLDER_SEED,
-            cells: CellKind::Bits,
+            counts: false,
             shard: None,
         };
         let filter = Filter::new(&params, u64::MAX).ok()?;

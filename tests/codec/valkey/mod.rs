@@ -11,9 +11,7 @@ use redis_bloom::{
         native::{Load, Taken, dump},
         valkey_bloom,
     },
-    filter::{
-        CellKind, Error as FilterError, Expansion, FIXED_SEED, Family, Filter, Params, Valkey,
-    },
+    filter::{Error as FilterError, Expansion, FIXED_SEED, Family, Filter, Params, Valkey},
 };
 
 use crate::{
@@ -174,7 +172,7 @@ impl NumberSink for Longest {
 fn saving_allocates_one_copy_of_each_string() {
     // Layers of 60 kB to 2 MB, with a number of bytes that is not a multiple of 8.
     let params = Params {
-        cells: CellKind::Bits,
+        counts: false,
         shard: None,
         error_rate: 0.01,
         capacity: 50_001,
@@ -207,7 +205,7 @@ fn a_new_filter_equals_that_of_valkey_bloom() {
     for (capacity, error_rate, tightening, expansion, _) in CASES {
         let mut model = Model::new(capacity, error_rate, tightening, expansion, &SEED);
         let params = Params {
-            cells: CellKind::Bits,
+            counts: false,
             shard: None,
             error_rate,
             capacity: capacity as u64,
@@ -233,7 +231,7 @@ fn layer_sizes_are_those_of_the_crate_bloomfilter() {
                 bloomfilter::Bloom::<[u8]>::new_for_fp_rate_with_seed(capacity, rate, &SEED);
             let bloom = bloom.expect("a filter");
             let params = Params {
-                cells: CellKind::Bits,
+                counts: false,
                 shard: None,
                 error_rate: rate,
                 capacity: capacity as u64,

@@ -1,7 +1,7 @@
 //! What `BF.INFO` and MEMORY USAGE show, and allocations that move.
 
 use redis_bloom::{
-    filter::{CellKind, Params, Plan, Rules, paged::Paged},
+    filter::{Params, Plan, Rules, paged::Paged},
     sharding::Shard,
 };
 
@@ -87,7 +87,7 @@ fn an_identity_is_that_of_the_parameters_and_the_seed() {
         made(&Params { seed: 1, ..base }, None),
         made(&Params { error_rate: 0.02, ..base }, None),
         made(&Params { capacity: 101, ..base }, None),
-        made(&Params { cells: CellKind::Counters, ..base }, None),
+        made(&Params { counts: true, ..base }, None),
         made(&base, Some(time(60_000, 4, true))),
         made(&base, Some(time(60_000, 4, false))),
         made(&params(0.01, 100, 0, 0x5EED), Some(super::last_items(4, true))),

@@ -13,7 +13,7 @@ mod stored;
 mod window;
 
 use redis_bloom::filter::{
-    Addition, Author, CellKind, Error, Expansion, Params, Plan, Rules, Span,
+    Addition, Author, Error, Expansion, Params, Plan, Rules, Span,
     paged::Paged,
     pages::{Page, Pages},
 };
@@ -41,8 +41,7 @@ pub(crate) fn growing(error_rate: f64) -> Paged {
 
 /// An empty counting filter.
 pub(crate) fn counting(error_rate: f64, capacity: u64, expansion: u64) -> Paged {
-    let cells = CellKind::Counters;
-    paged(&Params { cells, ..params(error_rate, capacity, expansion, 0x5EED) }, None)
+    paged(&Params { counts: true, ..params(error_rate, capacity, expansion, 0x5EED) }, None)
 }
 
 /// Adds an item without a ceiling.

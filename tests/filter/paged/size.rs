@@ -1,7 +1,7 @@
 //! The memory and the rate that a plan shows are those of the filter.
 
 use redis_bloom::filter::{
-    CellKind, Layer, Params, Rules, Span, expected_bytes, expected_rate, paged::Paged,
+    Layer, Params, Rules, Span, expected_bytes, expected_rate, paged::Paged,
 };
 
 use super::{add, paged};
@@ -38,7 +38,7 @@ fn check(mut made: Paged, params: &Params, rules: Option<Rules>, most: u64) {
 #[test]
 fn the_expected_memory_is_that_of_the_filter() {
     let counting = |rate, capacity, expansion| Params {
-        cells: CellKind::Counters,
+        counts: true,
         ..params(rate, capacity, expansion, 0x5EED)
     };
     let rules = |generations| Rules { span: Span::Time(1_000), generations, refresh: true };

@@ -242,7 +242,7 @@ fn a_full_window_takes_items_again_when_older_ones_are_forgotten() {
 
 #[test]
 fn windows_that_cannot_be_are_refused() {
-    use redis_bloom::filter::{CellKind, Params};
+    use redis_bloom::filter::Params;
     let made = |params: &Params, rules| Paged::new(params, Some(rules), u64::MAX).map(drop);
     let sound = params(0.01, 100, 2, 1);
     assert_eq!(made(&sound, timed(4, true)), Ok(()));
@@ -250,7 +250,7 @@ fn windows_that_cannot_be_are_refused() {
     assert_eq!(made(&sound, time(3, 4, true)), Err(Error::Window));
     assert_eq!(made(&sound, timed(0, true)), Err(Error::Window));
     assert_eq!(made(&sound, timed(33, true)), Err(Error::Window));
-    let counters = Params { cells: CellKind::Counters, ..sound };
+    let counters = Params { counts: true, ..sound };
     assert_eq!(made(&counters, timed(4, true)), Err(Error::Window));
 }
 

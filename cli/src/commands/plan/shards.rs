@@ -3,7 +3,7 @@
 //! Fewer shards are better for batches, because the items of a batch are sent to each shard
 //! separately. More shards are smaller, and a cluster moves small keys in more ways, and faster.
 
-use bloom::filter::{CellKind, Expansion, Params, expected_bytes};
+use bloom::filter::{Expansion, Params, expected_bytes};
 use serde::Serialize;
 
 use super::{Arguments, refused};
@@ -90,7 +90,7 @@ impl Arguments {
             capacity,
             expansion: Expansion::stored(1),
             seed: 0,
-            cells: CellKind::Bits,
+            counts: false,
             shard: None,
         };
         let shard_bytes =
