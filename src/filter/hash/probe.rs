@@ -23,10 +23,7 @@
 //! rates the blocks of a layer that has few. There each step is one probe anywhere in the block:
 //! `(x * bits) >> 64`.
 //!
-//! Plain double hashing (x += y; Kirsch and Mitzenmacher, 2006) is made for arrays of millions of
-//! bits. In a block of B bits, two items get the same probes as soon as their x and y agree to
-//! about log2(B) bits each: 2.8 times the rate at 0.01 %. The multiplication spreads a difference
-//! in any bit of x over all later positions, so two items differ after a probe or two.
+//! In small blocks plain double hashing (x += y) has a higher rate (docs/internals/design.md).
 
 use super::Hash;
 use crate::filter::geometry::LINE_WORDS;

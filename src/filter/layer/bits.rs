@@ -10,11 +10,7 @@
 //! Bit i of the array is bit i % 64 of word i / 64, least significant first (Lsb0). Stored words
 //! are little-endian, so byte i / 8 holds bit i % 8 on every machine.
 //!
-//! Memory comes from `alloc_zeroed`: the kernel provides zero pages on first touch, so a filter of
-//! 1 GiB is made in microseconds, and takes only the pages it uses. The array is aligned as `u64`.
-//!
-//! `bitvec` is used only to count bits: probes of plain words take the fewest instructions
-//! (docs/internals/design.md).
+//! The kernel zeroes a page on first touch. Only counting uses `bitvec`: docs/internals/design.md.
 
 use std::alloc::{Layout, alloc_zeroed};
 

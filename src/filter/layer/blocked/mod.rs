@@ -12,15 +12,9 @@
 //! lines and k pages per query, and copies k pages per insert while the server forks for a
 //! snapshot. `probing.rs` tests and sets the bits inside a block.
 //!
-//! Low rates have long blocks of many cache lines, and the number of lines in flight limits the
-//! speed of a batch. So a chunk goes through a layer in two stages, and each stage prefetches its
-//! lines for all remaining items before it tests the first one:
-//!
-//! 1. The line of the first four probes. It rejects 15 of 16 absent items.
-//! 2. The remaining lines, for the items that passed. Nearly all of these are present.
-//!
-//! An addition needs all lines of the item together. Most lookups in a full layer below pages miss,
-//! so it always uses the stages; any other layer only above 4 MiB.
+//! Low rates have long blocks. A chunk of lookups reads them in two stages: the line of the first
+//! four probes of each item, and the remaining lines of the items that passed. A full layer below
+//! pages always uses the stages: most lookups in it miss. See docs/internals/design.md.
 
 mod line;
 mod prefetch;
@@ -160,7 +154,7 @@ impl Blocked {
         })
     }
 
-    /// Returns which items of a chunk have every bit set, in the two stages above. Prefetches.
+    /// Returns which items of a chunk have every bit set, in two stages. Prefetches.
     #[inline(never)]
     pub(in crate::filter) fn present(&self, hashes: &[Hash]) -> ItemSet {
         match self.probing {
