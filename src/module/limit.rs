@@ -1,5 +1,6 @@
 //! How many bytes one filter may take: "Memory bounds" in `docs/guide/operations.md`. The bounds
-//! are for what clients make: what one server accepted, every server loads.
+//! are for what clients make, also those of a writable replica: what one server accepted, every
+//! server loads.
 //!
 //! Under `noeviction`, what is left of `maxmemory` is a bound of its own, because the server judges
 //! a command's memory before the command runs. Other policies make room.
@@ -30,7 +31,7 @@ pub(crate) const ADDRESSABLE: u64 = 1 << 48;
 
 /// The most bytes of bits that a filter with this demand may take.
 pub(crate) fn ceiling(ctx: Context, demand: Demand) -> u64 {
-    if must_obey(ctx) {
+    if ctx.is_replayed() {
         return u64::MAX;
     }
     let maxmemory = MAXMEMORY.load(Relaxed);
@@ -93,7 +94,7 @@ fn container() -> u64 {
         .unwrap_or(u64::MAX)
 }
 
-/// Whether nothing may be refused: the command is replayed, or this server is a replica. A full
+/// Whether no item may be refused: the command is replayed, or this server is a replica. A full
 /// sync has no client, so only the second test recognizes it. That test also exempts commands that
 /// clients send to a writable replica, although these are not replayed.
 pub(crate) fn must_obey(ctx: Context) -> bool {

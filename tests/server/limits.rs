@@ -119,6 +119,12 @@ fn the_limit_of_a_replica_does_not_apply_to_its_primary() {
     assert_eq!(read.run("DUMP k"), client.run("DUMP k"));
     assert_eq!(read.run("DEBUG RELOAD"), ok(), "the replica reads its own file");
     assert_eq!(read.run("BF.DEBUG k"), client.run("BF.DEBUG k"));
+    // What a client of the replica itself makes has the limit: a table of pages is written at once.
+    assert_eq!(read.run("CONFIG SET replica-read-only no"), ok());
+    for kind in ["", " COUNTING", " WINDOW EX 60", " WINDOW COUNT"] {
+        let reserve = format!("BF.RESERVE own 0.01 10000{kind}");
+        assert_eq!(read.run(&reserve), err(NO_MEMORY), "{reserve}");
+    }
 }
 
 /// The server checks `maxmemory` before a command runs; the module must check what the command
