@@ -26,8 +26,9 @@
 //!
 //! If a generation must start whose number no pass has freed, [`MOST_SWEPT`] pages are swept. If
 //! that does not end the pass, the newest generation takes the new start instead, and its items are
-//! remembered for one generation more. That happens only if nobody sweeps for three generations,
-//! and never in a window of items, whose additions sweep more pages than there are.
+//! remembered for one generation more. That happens only if nobody sweeps for three generations. A
+//! window of items ends the pass instead. Only one with generations of a few items ever has to, and
+//! it has one page: in any other, three generations of additions sweep more pages than there are.
 //!
 //! # Clocks and copies
 //! Time reaches copies of the filter only as a [`Shift`], which is obeyed without a look at a
