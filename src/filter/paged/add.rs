@@ -24,7 +24,7 @@ use crate::filter::{
         Layer,
         item_set::{Answers, CHUNK, ItemSet},
     },
-    pages::{Generations, Payload},
+    pages::Generations,
 };
 
 /// Who adds an item.
@@ -85,48 +85,27 @@ impl Additions {
     }
 }
 
-/// What an addition writes into the slot of an item.
+/// What an addition writes into the slot of an item: a new slot gets the newest number, which is 0
+/// without generations.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Writing {
-    Nothing,
-    /// One more, up to the highest count.
-    Count {
-        most: u64,
-    },
-    /// The number of the newest generation.
-    Generation {
-        generations: Generations,
-        /// Generations whose number stays.
-        kept: u64,
-    },
+struct Writing {
+    /// Which slots hold their items.
+    generations: Generations,
+    /// Generations whose number stays; none of a count.
+    kept: u64,
+    /// Whether it is a count: one more, up to the highest.
+    counts: bool,
 }
 
 impl Writing {
-    /// The payload of a new slot.
-    #[inline(always)]
-    fn fresh(self) -> u64 {
-        match self {
-            Self::Nothing | Self::Count { .. } => 0,
-            Self::Generation { generations, .. } => generations.newest,
-        }
-    }
-
     #[inline(always)]
     fn apply(self, payload: u64) -> u64 {
-        match self {
-            Self::Nothing => payload,
-            Self::Count { most } => (payload + 1).min(most),
-            Self::Generation { generations, kept } if generations.age(payload) < kept => payload,
-            Self::Generation { generations, .. } => generations.newest,
-        }
-    }
-
-    /// Whether a slot with this payload holds its item.
-    #[inline(always)]
-    fn holds(self, payload: u64) -> bool {
-        match self {
-            Self::Nothing | Self::Count { .. } => true,
-            Self::Generation { generations, .. } => generations.is_alive(payload),
+        if self.generations.age(payload) < self.kept {
+            payload
+        } else if self.counts {
+            (payload + 1).min(self.generations.most)
+        } else {
+            self.generations.newest
         }
     }
 
@@ -134,7 +113,7 @@ impl Writing {
     #[inline(always)]
     fn addition(self, before: Option<u64>) -> Addition {
         Addition {
-            new: before.is_none_or(|payload| !self.holds(payload)),
+            new: before.is_none_or(|payload| !self.generations.is_alive(payload)),
             changed: before.is_none_or(|payload| self.apply(payload) != payload),
         }
     }
@@ -144,7 +123,7 @@ impl Paged {
     /// Whether the item may have been added; to a window, within the one that ends at `now`.
     pub fn contains(&self, hash: Hash, now: i64) -> bool {
         self.base().is_some_and(|base| base.contains(hash))
-            || self.pages.find(hash).is_some_and(|payload| self.reading(now).holds(payload))
+            || self.pages.find(hash).is_some_and(|payload| self.holds(now)(payload))
     }
 
     /// Answers each item as [`Self::contains`] does, in order, one chunk at a time.
@@ -156,7 +135,7 @@ impl Paged {
         mut answer: impl FnMut(Answers),
     ) {
         let mut chunk = [Hash::default(); CHUNK];
-        let reading = self.reading(now);
+        let holds = self.holds(now);
         loop {
             let hashes = self.hash_chunk(&mut items, &mut chunk);
             if hashes.is_empty() {
@@ -167,7 +146,7 @@ impl Paged {
             let mut members = ItemSet::first(hashes.len()).without(found).members();
             self.pages.find_chunk(&missing[..count], |payload| {
                 let index = members.next().unwrap_or(0);
-                if payload.is_some_and(|payload| reading.holds(payload)) {
+                if payload.is_some_and(&holds) {
                     found = found.with(ItemSet::single(index));
                 }
             });
@@ -195,7 +174,9 @@ impl Paged {
             self.prepare(hash, author, ceiling)?;
         }
         let writing = self.writing(author);
-        let before = self.pages.insert(hash, writing.fresh(), |payload| writing.apply(payload))?;
+        let before = self
+            .pages
+            .insert(hash, writing.generations.newest, |payload| writing.apply(payload))?;
         let mut done = Addition::default();
         self.note(writing, &[before], |addition| done = addition);
         Ok(done)
@@ -249,7 +230,7 @@ impl Paged {
             let (writing, mut count) = (self.writing(author), 0);
             let outcome = self.pages.insert_chunk(
                 piece,
-                writing.fresh(),
+                writing.generations.newest,
                 |payload| writing.apply(payload),
                 |before| {
                     payloads[count] = before;
@@ -313,31 +294,27 @@ impl Paged {
 
     #[inline]
     fn writing(&self, author: Author) -> Writing {
-        let Some(window) = self.window() else {
-            return self.reading(0);
-        };
-        let alive = match author {
-            // At least the newest generation is alive after a turn.
-            Author::Client(now) => window.alive(now).max(1),
-            Author::Obeyed => 1,
-        };
-        let kept = if window.rules.refresh { 1 } else { alive };
-        let generations = Generations { alive, ..self.pages.generations() };
-        Writing::Generation { generations, kept }
+        let (mut generations, counts) = (self.pages.generations(), self.counts());
+        let mut kept = u64::from(!counts);
+        if let Some(window) = self.window() {
+            generations.alive = match author {
+                // At least the newest generation is alive after a turn.
+                Author::Client(now) => window.alive(now).max(1),
+                Author::Obeyed => 1,
+            };
+            if !window.rules.refresh {
+                kept = generations.alive;
+            }
+        }
+        Writing { generations, kept, counts }
     }
 
-    /// Which slots a query counts as the item's.
+    /// Whether a query counts a slot with a payload as the item's.
     #[inline]
-    fn reading(&self, now: i64) -> Writing {
-        if let Some(window) = self.window() {
-            let alive = window.alive(now);
-            let generations = Generations { alive, ..self.pages.generations() };
-            return Writing::Generation { generations, kept: 1 };
-        }
-        match self.pages.plan().payload {
-            Payload::Count { .. } => Writing::Count { most: self.pages.plan().payload.most() },
-            _ => Writing::Nothing,
-        }
+    fn holds(&self, now: i64) -> impl Fn(u64) -> bool + use<> {
+        let alive = self.window().map(|window| window.alive(now));
+        let window = alive.map(|alive| Generations { alive, ..self.pages.generations() });
+        move |payload| window.is_none_or(|window| window.is_alive(payload))
     }
 
     /// Counts what additions did to the pages, and answers each. There is one addition, or at most
@@ -345,7 +322,6 @@ impl Paged {
     /// new slot.
     #[inline]
     fn note(&mut self, writing: Writing, before: &[Option<u64>], mut answer: impl FnMut(Addition)) {
-        let generations = self.pages.generations();
         let (mut window, mut changed) = (self.window_mut(), 0);
         for &before in before {
             let addition = writing.addition(before);
@@ -354,7 +330,7 @@ impl Paged {
             if addition.changed {
                 changed += 1;
                 if let Some(payload) = before {
-                    window.leaves(generations.age(payload));
+                    window.leaves(writing.generations.age(payload));
                 }
             }
         }
