@@ -61,30 +61,6 @@ impl From<Answers> for Additions {
     }
 }
 
-impl Additions {
-    #[inline]
-    fn push(&mut self, Addition { new, changed }: Addition) {
-        self.new.push(new);
-        self.changed.push(changed);
-    }
-
-    /// The answers for `count` items, of which those in `known` changed nothing.
-    fn among(self, known: ItemSet, count: usize) -> Self {
-        let mut others = self.new.each().zip(self.changed.each());
-        let mut all = Self::default();
-        for index in 0..count {
-            if known.has(index) {
-                all.push(Addition::default());
-            } else if let Some((new, changed)) = others.next() {
-                all.push(Addition { new, changed });
-            } else {
-                break;
-            }
-        }
-        all
-    }
-}
-
 /// What an addition writes into the slot of an item: a new slot gets the newest number, which is 0
 /// without generations.
 #[derive(Clone, Copy, Debug)]
@@ -203,9 +179,20 @@ impl Paged {
             }
             let in_base = self.found_in_base(hashes);
             let (missing, count) = without(hashes, in_base);
-            let mut done = Additions::default();
-            let outcome = self.add_chunk(&missing[..count], author, &ceiling, &mut done);
-            answer(if in_base.is_empty() { done } else { done.among(in_base, hashes.len()) });
+            let mut members = ItemSet::first(hashes.len()).without(in_base).members();
+            let (mut new, mut changed) = (ItemSet::default(), ItemSet::default());
+            let outcome = self.add_chunk(&missing[..count], author, &ceiling, |done| {
+                let item = members.next().map_or(ItemSet::default(), ItemSet::single);
+                if done.new {
+                    new = new.with(item);
+                }
+                if done.changed {
+                    changed = changed.with(item);
+                }
+            });
+            // An item that failed is the next one.
+            let end = outcome.err().map_or(hashes.len(), |_| members.next().unwrap_or(0));
+            answer(Additions { new: Answers::new(new, end), changed: Answers::new(changed, end) });
             outcome?;
         }
     }
@@ -216,13 +203,13 @@ impl Paged {
         mut hashes: &[Hash],
         author: Author,
         ceiling: &impl Fn(Demand) -> u64,
-        done: &mut Additions,
+        mut done: impl FnMut(Addition),
     ) -> Result<(), Error> {
         let mut payloads = [None; CHUNK];
         while !hashes.is_empty() {
             let room = self.room(author).min(hashes.len() as u64) as usize;
             if room == 0 {
-                done.push(self.add(hashes[0], author, ceiling)?);
+                done(self.add(hashes[0], author, ceiling)?);
                 hashes = &hashes[1..];
                 continue;
             }
@@ -237,7 +224,7 @@ impl Paged {
                     count += 1;
                 },
             );
-            self.note(writing, &payloads[..count], |addition| done.push(addition));
+            self.note(writing, &payloads[..count], &mut done);
             outcome?;
             hashes = rest;
         }
