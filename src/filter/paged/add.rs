@@ -112,11 +112,7 @@ impl Paged {
     ) {
         let mut chunk = [Hash::default(); CHUNK];
         let holds = self.holds(now);
-        loop {
-            let hashes = self.hash_chunk(&mut items, &mut chunk);
-            if hashes.is_empty() {
-                return;
-            }
+        while let Some(hashes) = self.hash_chunk(&mut items, &mut chunk) {
             let mut found = self.found_in_base(hashes);
             let (missing, count) = without(hashes, found);
             let mut members = ItemSet::first(hashes.len()).without(found).members();
@@ -172,11 +168,7 @@ impl Paged {
         mut answer: impl FnMut(Additions),
     ) -> Result<(), Error> {
         let mut chunk = [Hash::default(); CHUNK];
-        loop {
-            let hashes = self.hash_chunk(&mut items, &mut chunk);
-            if hashes.is_empty() {
-                return Ok(());
-            }
+        while let Some(hashes) = self.hash_chunk(&mut items, &mut chunk) {
             let in_base = self.found_in_base(hashes);
             let (missing, count) = without(hashes, in_base);
             let mut members = ItemSet::first(hashes.len()).without(in_base).members();
@@ -195,6 +187,7 @@ impl Paged {
             answer(Additions { new: Answers::new(new, end), changed: Answers::new(changed, end) });
             outcome?;
         }
+        Ok(())
     }
 
     /// Adds items that the base does not hold.
@@ -326,19 +319,19 @@ impl Paged {
         }
     }
 
-    /// Hashes the next items, at most one chunk.
+    /// Hashes the next items, at most one chunk, if there are any.
     #[inline]
     pub(super) fn hash_chunk<'c, 'a>(
         &self,
         items: &mut impl Iterator<Item = &'a [u8]>,
         chunk: &'c mut [Hash; CHUNK],
-    ) -> &'c [Hash] {
+    ) -> Option<&'c [Hash]> {
         let mut count = 0;
         for (slot, item) in chunk.iter_mut().zip(items) {
             *slot = self.hash(item);
             count += 1;
         }
-        &chunk[..count]
+        (count > 0).then(|| &chunk[..count])
     }
 
     #[inline]

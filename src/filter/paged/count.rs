@@ -21,35 +21,21 @@ impl Paged {
         mut items: impl Iterator<Item = &'a [u8]>,
         mut answer: impl FnMut(Answers),
     ) {
-        let mut chunk = [Hash::default(); CHUNK];
-        loop {
-            let hashes = self.hash_chunk(&mut items, &mut chunk);
-            if hashes.is_empty() {
-                return;
-            }
+        let (counts, highest) = (self.counts(), self.pages.plan().payload.most() + 1);
+        let (mut chunk, mut refused) = ([Hash::default(); CHUNK], 0_u32);
+        while let Some(hashes) = self.hash_chunk(&mut items, &mut chunk) {
             let mut answers = Answers::default();
-            self.delete_chunk(hashes, &mut answers);
+            let mut lowered = |before| {
+                answers.push(before > 0 && before < highest);
+                refused += u32::from(before == highest);
+            };
+            if counts {
+                self.pages.lower_chunk(hashes, lowered);
+            } else {
+                hashes.iter().for_each(|_| lowered(0));
+            }
             answer(answers);
         }
-    }
-
-    /// Deletes an item as [`Self::delete_each`] does.
-    pub fn delete(&mut self, hash: Hash) -> bool {
-        let mut answers = Answers::default();
-        self.delete_chunk(&[hash], &mut answers);
-        answers.ones() == 1
-    }
-
-    fn delete_chunk(&mut self, hashes: &[Hash], answers: &mut Answers) {
-        if !self.counts() {
-            hashes.iter().for_each(|_| answers.push(false));
-            return;
-        }
-        let (highest, mut refused) = (self.pages.plan().payload.most() + 1, 0_u32);
-        self.pages.lower_chunk(hashes, |before| {
-            answers.push(before > 0 && before < highest);
-            refused += u32::from(before == highest);
-        });
         if refused > 0 {
             self.refuse(refused);
         }

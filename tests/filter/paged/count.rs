@@ -9,7 +9,7 @@ use super::{CLIENT, add, check_equal, check_rate, counting, false_positives, try
 use crate::support::item;
 
 fn delete(paged: &mut Paged, number: u64) -> bool {
-    paged.delete(paged.hash(&item(1, number)))
+    super::delete(paged, &item(1, number))
 }
 
 fn count(paged: &Paged, number: u64) -> u64 {
@@ -146,7 +146,7 @@ fn a_saturated_count_stays_and_its_deletion_is_refused() {
         assert_eq!(paged.count(hash), expected.min(16));
     }
     let before = paged.duplicate().expect("memory");
-    assert_eq!((paged.delete(hash), paged.refused_deletions()), (false, 1));
+    assert_eq!((super::delete(&mut paged, b"often"), paged.refused_deletions()), (false, 1));
     let mut answers = Vec::new();
     paged.delete_each([&b"often"[..], b"never"].into_iter(), |each| answers.extend(each.each()));
     assert_eq!((answers, paged.refused_deletions()), (vec![false, false], 2));
@@ -169,8 +169,7 @@ fn chunks_do_what_single_operations_do() {
             items.iter().map(|item| add(&mut single, item)).collect()
         } else {
             batch.delete_each(each(), |done| answers.extend(done.each()));
-            let mut delete = |item| single.delete(single.hash(item));
-            items.iter().map(|item| delete(item)).collect()
+            items.iter().map(|item| super::delete(&mut single, item)).collect()
         };
         assert_eq!(answers, expected, "step {step}");
         check_equal(&batch, &single, "a batch");
@@ -181,9 +180,8 @@ fn chunks_do_what_single_operations_do() {
 fn what_does_not_count_deletes_nothing() {
     let mut paged = super::growing(0.01);
     add(&mut paged, b"item");
-    let hash = paged.hash(b"item");
-    assert_eq!((paged.delete(hash), paged.count(hash)), (false, 0));
-    paged.delete_each([&b"item"[..]].into_iter(), |done| assert_eq!(done.ones(), 0));
+    assert!(!super::delete(&mut paged, b"item"));
+    assert_eq!(paged.count(paged.hash(b"item")), 0);
     assert!(super::has(&paged, b"item"));
 }
 
@@ -202,9 +200,8 @@ fn copies_without_the_refused_deletions_are_equal() {
     }
     let mut copy = paged.duplicate().expect("memory");
     for number in (0..3_700).filter(|&number| !is_often(number)) {
-        let hash = paged.hash(&item(seed, number));
-        if paged.delete(hash) {
-            assert!(copy.delete(hash), "{number}");
+        if super::delete(&mut paged, &item(seed, number)) {
+            assert!(super::delete(&mut copy, &item(seed, number)), "{number}");
         }
         assert!(Plan::of_pages(&copy) == Plan::of_pages(&paged), "{number}");
     }

@@ -55,6 +55,13 @@ pub(crate) fn add(paged: &mut Paged, item: &[u8]) -> bool {
     try_add(paged, item).expect("room for the item").new
 }
 
+/// Deletes an item; returns whether it was there and was deleted.
+pub(crate) fn delete(paged: &mut Paged, item: &[u8]) -> bool {
+    let mut deleted = 0;
+    paged.delete_each([item].into_iter(), |answers| deleted += answers.ones());
+    deleted == 1
+}
+
 pub(crate) fn has(paged: &Paged, item: &[u8]) -> bool {
     paged.contains(paged.hash(item), 0)
 }
