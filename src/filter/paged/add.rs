@@ -229,9 +229,9 @@ impl Paged {
     #[inline]
     fn room(&self, author: Author) -> u64 {
         let mut room = u64::MAX;
-        if matches!(author, Author::Client(_)) {
+        if let Author::Client(now) = author {
             room = self.pages.most_slots().saturating_sub(self.pages.slot_count());
-            room = room.min(self.left(author));
+            room = room.min(self.left(now));
         }
         if let Some(window) = self.window() {
             room = room.min(window.left(self.capacity)).min(window.until_sweep());
@@ -239,15 +239,14 @@ impl Paged {
         room
     }
 
-    /// How many new items a filter takes before it is full.
-    fn left(&self, author: Author) -> u64 {
-        match (author, self.expansion().factor(), self.window()) {
-            (Author::Client(now), None, None) => self.capacity.saturating_sub(self.items(now)),
-            (Author::Client(now), None, Some(window)) if window.rules.span != Span::Items => {
-                self.capacity.saturating_sub(window.items(now))
-            }
-            _ => u64::MAX,
+    /// How many new items it takes at `now` before it is full; `u64::MAX` if it never is.
+    #[inline]
+    pub fn left(&self, now: i64) -> u64 {
+        let drops = self.window().is_some_and(|window| window.rules.span == Span::Items);
+        if drops || self.expansion().factor().is_some() {
+            return u64::MAX;
         }
+        self.capacity.saturating_sub(self.items(now))
     }
 
     /// Refuses a new item, or asks for memory, when there is no [`Self::room`].
@@ -258,12 +257,15 @@ impl Paged {
         author: Author,
         ceiling: impl FnOnce(Demand) -> u64,
     ) -> Result<(), Error> {
+        let Author::Client(now) = author else {
+            return Ok(());
+        };
         let before = self.pages.find(hash);
-        if self.writing(author).addition(before).new && self.left(author) == 0 {
+        if self.writing(author).addition(before).new && self.left(now) == 0 {
             return Err(Error::Full);
         }
         let splits = self.pages.slot_count() >= self.pages.most_slots();
-        if before.is_none() && splits && matches!(author, Author::Client(_)) {
+        if before.is_none() && splits {
             let pages_bytes = self.pages.bytes();
             let present = pages_bytes + self.base().map_or(0, base_bytes);
             let wanted = present + pages_bytes / self.pages.pages().len().max(1) as u64;

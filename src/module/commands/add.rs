@@ -28,7 +28,7 @@ use crate::{
         refusal::Refusal,
     },
     filter::{
-        Addition, Additions, Author, Error, Family, Filter, Span,
+        Addition, Additions, Author, Error, Family, Filter,
         paged::{Paged, Shift},
     },
     module::{
@@ -478,6 +478,5 @@ fn is_full(paged: &Paged, author: Author) -> bool {
         Author::Client(now) => now,
         Author::Obeyed => BEFORE_ALL,
     };
-    let drops = paged.window().is_some_and(|window| window.rules.span == Span::Items);
-    paged.expansion().factor().is_none() && !drops && paged.items(now) >= paged.capacity()
+    paged.left(now) == 0
 }

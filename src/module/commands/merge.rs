@@ -130,9 +130,7 @@ fn is_filled(filter: Member) -> bool {
         Member::Layers(filter) => {
             filter.expansion().factor().is_none() && filter.newest().is_full()
         }
-        Member::Pages(paged) => {
-            paged.expansion().factor().is_none() && paged.items(0) >= paged.capacity()
-        }
+        Member::Pages(paged) => paged.left(0) == 0,
     }
 }
 
