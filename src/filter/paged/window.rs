@@ -278,38 +278,36 @@ impl Paged {
     /// nothing in a filter without a window.
     pub fn turn(&mut self, now: i64) -> Option<Shift> {
         let start = self.window()?.due(now)?;
-        let shift = Shift::Open { start };
-        // A time that is due is never refused.
-        self.obey(shift).is_ok().then_some(shift)
+        self.make(Shift::Open { start })
     }
 
     /// Forgets what is out of the window at `now`. Returns the change for copies to obey.
     pub fn forget(&mut self, now: i64) -> Option<Shift> {
-        let start = now.clamp(0, MAX_TIME);
-        let (window, pages, leaving) = self.window_mut()?;
-        window.drop_dead(pages, leaving, start).then_some(Shift::Forget { start })
+        self.make(Shift::Forget { start: now.clamp(0, MAX_TIME) })
     }
 
     /// Removes the forgotten slots of up to `pages` pages, at most [`MOST_SWEPT`], and joins up to
     /// as many: some 60 µs each. Returns the change for copies to obey, or `None` if there was
     /// nothing to do.
     pub fn sweep(&mut self, pages: u64) -> Option<Shift> {
-        let count = pages.min(MOST_SWEPT);
-        let (window, pages, _) = self.window_mut()?;
-        window.sweep(pages, count).then_some(Shift::Sweep { pages: count })
+        self.make(Shift::Sweep { pages: pages.min(MOST_SWEPT) })
+    }
+
+    fn make(&mut self, shift: Shift) -> Option<Shift> {
+        (self.obey(shift) == Ok(true)).then_some(shift)
     }
 
     /// Makes a change that [`Self::turn`], [`Self::forget`] or [`Self::sweep`] made elsewhere.
+    /// Returns whether there was anything to change.
     ///
     /// # Errors
     /// `Error::Window` for a change that no copy of this filter can have made; nothing changes
     /// then.
-    pub fn obey(&mut self, shift: Shift) -> Result<(), Error> {
+    pub fn obey(&mut self, shift: Shift) -> Result<bool, Error> {
         let (window, pages, leaving) = self.window_mut().ok_or(Error::Window)?;
         let start = match shift {
             Shift::Sweep { pages: count } if count <= MOST_SWEPT => {
-                window.sweep(pages, count);
-                return Ok(());
+                return Ok(window.sweep(pages, count));
             }
             Shift::Sweep { .. } => return Err(Error::Window),
             Shift::Open { start } | Shift::Forget { start } => start,
@@ -318,8 +316,7 @@ impl Paged {
             return Err(Error::Window);
         }
         if let Shift::Forget { .. } = shift {
-            window.drop_dead(pages, leaving, start);
-            return Ok(());
+            return Ok(window.drop_dead(pages, leaving, start));
         }
         let Generation { start: newest, items } = window.newest();
         if newest == NEVER {
@@ -337,7 +334,7 @@ impl Paged {
                 window.open(pages, start);
             }
         }
-        Ok(())
+        Ok(true)
     }
 
     /// Counts additions that changed a slot, then sweeps a page and opens a generation if it is
