@@ -89,6 +89,28 @@ fn a_forgotten_burst_frees_its_memory() {
     }
 }
 
+/// The server frees the pages of an emptied window between commands, and knows it by its key. One
+/// that was renamed is found by the additions that follow.
+#[test]
+fn an_emptied_window_that_was_renamed_frees_its_memory() {
+    let clock = Clock::new();
+    let server = Server::with().clock(&clock).start();
+    let client = &mut server.client();
+    client.run("BF.RESERVE k 0.01 1000 WINDOW EX 86400");
+    madd(client, "k", &numbered("burst", 500_000));
+    clock.advance(100 * HOUR);
+    for command in ["MULTI", "BF.FORGET k", "BF.ADD k first", "RENAME k renamed", "EXEC"] {
+        assert!(!client.run(command).is_error(), "{command}");
+    }
+    let size = |client: &mut Client| client.run("MEMORY USAGE renamed").int();
+    assert!(size(client) > 500_000);
+    for item in numbered("later", 40) {
+        client.run(&format!("BF.ADD renamed {item}"));
+    }
+    wait_until("the memory is free", || size(client) < 20_000);
+    assert_eq!(mexists(client, "renamed", &numbered("later", 40)), [true; 40]);
+}
+
 /// Above maxmemory the server refuses every addition before the module sees it, and BF.FORGET runs.
 #[test]
 fn a_full_server_gives_back_memory_by_forget() {

@@ -53,9 +53,6 @@ pub const SWEEP_EVERY: u8 = 32;
 /// The most pages of one [`Shift::Sweep`]: a millisecond.
 pub const MOST_SWEPT: u64 = 16;
 
-/// Pages of an emptied window that are freed with each page that is swept.
-const RELEASED: usize = 32;
-
 /// Items that came last in one part of the window, and are forgotten together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Generation {
@@ -352,21 +349,17 @@ impl Paged {
         }
         let is_over = window.left(capacity) == 0;
         window.sweep.changes += changed;
-        let is_due = window.sweep.changes >= SWEEP_EVERY;
-        if is_due {
+        if window.sweep.changes >= SWEEP_EVERY {
             window.sweep.changes = 0;
             window.sweep(pages, 1);
         }
         if is_over {
             window.open(pages, 0);
         }
-        if is_due {
-            self.release(RELEASED);
-        }
     }
 
-    /// Frees up to `pages` pages of a window that was emptied, as additions do. Returns whether
-    /// there are more. No copy needs to do the same.
+    /// Frees up to `pages` pages of a window that was emptied. Returns whether there are more. No
+    /// copy needs to do the same.
     pub fn release(&mut self, pages: usize) -> bool {
         let Some((_, _, leaving)) = self.window_mut() else {
             return false;

@@ -459,12 +459,12 @@ impl Before {
             // A window that forgets all has an empty generation that has not started.
             Some(Shift::Forget { .. } | Shift::Sweep { .. }) => 0,
         });
-        // A pass may be left of a server that stopped, or was the primary of this one: additions
-        // that sweep a page look.
+        // A pass may be left of a server that stopped, or was the primary of this one, or of a key
+        // that was renamed: additions that sweep a page look.
         let looks = opened > 0 || shift.is_some() || window.sweep.changes == 0;
-        let sweeps = looks && window.is_unswept() && matches!(self.author, Author::Client(_));
+        let sweeps = window.is_unswept() && matches!(self.author, Author::Client(_));
         // A copy frees the pages of an emptied window, too.
-        if sweeps || (shift.is_some() && paged.release(0)) {
+        if looks && (sweeps || paged.release(0)) {
             sweeps::begin(call.ctx, call.key());
         }
         Growth { shift, opened: opened > 0, layers, filled }
