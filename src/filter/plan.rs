@@ -16,9 +16,9 @@ use super::{
     error::{Error, NOT_ADDRESSABLE},
     foreign::{Family, Valkey, redisbloom},
     geometry::{Geometry, MAX_WORDS},
-    layer::{Layer, LayerPlan, Rule, Shape},
+    layer::{LayerPlan, Rule, Shape},
     paged::{Paged, Window, number_bits},
-    pages::{self, Pages, Payload},
+    pages::{self, Payload},
     params::{Expansion, MAX_LAYERS, Params, check_ranges},
     sizing::{MAX_PROBES, geometry, layer_rate},
 };
@@ -212,11 +212,5 @@ impl Plan {
             }
         };
         if belong { Ok(()) } else { Err(Error::Impossible("pages of another kind of filter")) }
-    }
-
-    /// The filter of this plan, which has pages and was checked, with its layer and pages.
-    pub fn with_pages(&self, base: Option<Layer>, pages: Pages) -> Paged {
-        let window = self.paged.as_ref().and_then(|paged| paged.window.clone());
-        Paged::from_parts(&self.params(), window, base, pages)
     }
 }

@@ -9,11 +9,10 @@
 //!                 └───────────────┘   └──────────────────────────────────────────┘
 //! ```
 //!
-//! - **A filter that grows** has slots without a payload. If it was reserved, its first layer stays
-//!   below the pages when it is full ([`Paged::above`]). The layer is made for 3/4 of the error
-//!   rate, and the pages take 1/4. Without a layer, the pages have the whole rate.
-//! - **A counting filter** has counts.
-//! - **A window** has the number of the generation in which an item came last.
+//! If a filter that grows was reserved, its first layer stays below the pages when it is full
+//! ([`Paged::above`]). The layer is made for 3/4 of the error rate, and the pages take 1/4. Without
+//! a layer, the pages have the whole rate. A number is that of the generation in which an item came
+//! last.
 //!
 //! `EXPANSION` does not decide how a paged filter grows. It says what [`Paged::stack`] reports, and
 //! 0 makes the filter refuse new items at its capacity.
@@ -139,23 +138,6 @@ impl Paged {
         Ok(Self::of(params, pages, Part::Base(base())))
     }
 
-    /// The filter with these parts, which belong together (`plan.rs`).
-    pub(super) fn from_parts(
-        params: &Params,
-        window: Option<Window>,
-        base: Option<Layer>,
-        mut pages: Pages,
-    ) -> Self {
-        if let Some(window) = &window {
-            window.tell(&mut pages);
-        }
-        let part = match base {
-            Some(base) => Part::Base(base),
-            None => window.map_or(Part::Nothing, Part::Window),
-        };
-        Self::of(params, pages, part)
-    }
-
     /// Copies the filter, if there is memory.
     pub fn duplicate(&self) -> Result<Self, Error> {
         let part = match self.part() {
@@ -271,6 +253,22 @@ impl Paged {
                 (layers, sum)
             }
         }
+    }
+}
+
+impl Plan {
+    /// The filter of this plan, which has pages and was checked, with its layer and pages.
+    pub fn with_pages(&self, base: Option<Layer>, mut pages: Pages) -> Paged {
+        let window = self.paged.as_ref().and_then(|paged| paged.window.clone());
+        let part = match (base, window) {
+            (Some(base), _) => Part::Base(base),
+            (None, Some(window)) => {
+                window.tell(&mut pages);
+                Part::Window(window)
+            }
+            (None, None) => Part::Nothing,
+        };
+        Paged::of(&self.params(), pages, part)
     }
 }
 

@@ -1,21 +1,14 @@
-//! Windows: the generations in which items came, and the removal of what is forgotten.
+//! Windows: the generations in which items came, and the removal of what is forgotten. What a
+//! window promises, with a picture: docs/guide/windows.md.
 //!
 //! ```text
-//!   time     ──────┬───────────┬───────────┬───────────┬───────────┬──────▶
-//!   starts         s0          s1          s2          s3          s4     at least T/G apart
-//!   numbers        17          18          19          20          21     modulo 2^c in a slot
-//!                  └────────── alive for T (1 + 1/G) ──────────┘
-//!
 //!   pages    ░░░░░░░░░░░░░│▒▒▒▒▒▒▒▒▒▒▒▒▒▒▒▒▒▒▒▒
 //!            swept        page     a pass: removes the slots of dead generations, page by page
 //! ```
 //!
-//! > An item added within the last T is always found. An item last added more than T (1 + 1/G) ago
-//! > is found only with the error rate.
-//!
-//! A slot has the number of the generation in which its item came last: an item takes one slot
-//! however often it comes, and is forgotten without a change. Without refresh, an item keeps the
-//! number of its first addition until that is forgotten.
+//! A slot has the number of the generation in which its item came last, modulo 2^c: an item takes
+//! one slot however often it comes, and is forgotten without a change. Without refresh, an item
+//! keeps the number of its first addition until that is forgotten.
 //!
 //! # Numbers that are used again
 //! G + 1 generations are alive, and c bits have at least three numbers more. Slots of dead
