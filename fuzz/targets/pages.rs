@@ -12,7 +12,7 @@ use std::collections::BTreeMap;
 use libfuzzer_sys::fuzz_target;
 use redis_bloom::filter::{
     Hash,
-    pages::{Growth, Page, Pages, Payload, Plan},
+    pages::{Growth, Pages, Payload, Pieces, Plan},
 };
 
 const RATES: [f64; 4] = [0.25, 0.01, 1e-4, 1e-9];
@@ -64,16 +64,11 @@ fn lower(pages: &mut Pages, number: u64) -> u64 {
 
 /// The structure with the same words.
 fn stored(pages: &Pages) -> Pages {
-    let plan = pages.plan();
-    let Some(lanes) = pages.small_lanes() else {
-        let count = pages.pages().len();
-        let read = |(number, page): (usize, &Page)| {
-            Page::from_words(page.words(), plan.format_of(number, count)).expect("its own words")
-        };
-        let table = pages.pages().iter().enumerate().map(read).collect();
-        return Pages::from_pages(plan, table, pages.copies()).expect("its own pages");
-    };
-    Pages::from_small(plan, lanes).expect("its own entries")
+    let mut pieces = Pieces::new(pages.plan(), 0);
+    while let Some((reach, page)) = pages.page_at(pieces.end()) {
+        pieces.push(reach.level(), page.words()).expect("its own words");
+    }
+    pieces.finish(pages.copies()).expect("its own pages")
 }
 
 /// Counts up and down, against a multiset.
@@ -142,7 +137,7 @@ fn pass(mut pages: Pages, operations: &[[u8; 3]]) {
             }
             2 => {
                 let mut page = 0;
-                while page < pages.pages().len().max(1) {
+                while page < pages.pages().len() {
                     pages.sweep(page);
                     page += 1;
                 }
@@ -159,21 +154,15 @@ fn pass(mut pages: Pages, operations: &[[u8; 3]]) {
     }
 }
 
-/// Words from anywhere: the first page, copied for all that the plan asks for.
+/// Words from anywhere, of the only page.
 fn read(plan: Plan, data: &[u8]) {
     let words: Vec<u64> =
         data.chunks_exact(8).map(|word| u64::from_le_bytes(word.try_into().expect("8"))).collect();
-    let count = plan.first_pages as usize;
-    let read = |number| Page::from_words(&words, plan.format_of(number, count)).ok();
-    let pages = match (0..count).map(read).collect() {
-        Some(table) => Pages::from_pages(plan, table, 0).ok(),
-        None => {
-            let lanes: Vec<u32> =
-                words.iter().flat_map(|&word| [word as u32, (word >> 32) as u32]).collect();
-            Pages::from_small(plan, &lanes).ok()
-        }
-    };
-    if let Some(mut pages) = pages {
+    let mut pieces = Pieces::new(plan, 0);
+    if pieces.push(0, &words).is_err() {
+        return;
+    }
+    if let Ok(mut pages) = pieces.finish(0) {
         assert!(pages == stored(&pages), "other words are read back");
         for number in 0..3_000 {
             raise(&mut pages, number);

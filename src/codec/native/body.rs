@@ -19,7 +19,7 @@ use super::{
 use crate::filter::{
     Filter, Layer, Plan,
     paged::Paged,
-    pages::{END, Piece, Reach},
+    pages::{END, Page, Reach},
 };
 
 /// A filter to be written, or the part of one that BF.LOADCHUNK has sent.
@@ -98,11 +98,11 @@ impl<'a> Body<'a> {
     }
 
     /// The page at a position.
-    fn piece_at(self, position: u64) -> Option<(Reach, Piece<'a>)> {
+    fn page_at(self, position: u64) -> Option<(Reach, &'a Page)> {
         match self {
             Self::Layers(_) => None,
-            Self::Pages(filter) => filter.pages().piece_at(position),
-            Self::Part(load) => load.pieces()?.piece_at(position),
+            Self::Pages(filter) => filter.pages().page_at(position),
+            Self::Part(load) => load.pieces()?.page_at(position),
         }
     }
 
@@ -112,7 +112,7 @@ impl<'a> Body<'a> {
         if place >= self.end() {
             None
         } else if let Some(position) = place.checked_sub(bits) {
-            Some(bits.saturating_add(self.piece_at(position)?.0.start()))
+            Some(bits.saturating_add(self.page_at(position)?.0.start()))
         } else {
             Some(place.saturating_sub(place % stream::WORD))
         }
@@ -130,7 +130,7 @@ impl<'a> Body<'a> {
     pub(super) fn put(self, place: u64, most: usize, out: &mut Vec<u8>) -> u64 {
         let bits = self.bits();
         if let Some(position) = place.checked_sub(bits) {
-            let at = |position| self.piece_at(position);
+            let at = |position| self.page_at(position);
             return bits.saturating_add(page_records::put(at, position, most, out));
         }
         let count = bits.min(self.end()).saturating_sub(place).min(most as u64);

@@ -3,8 +3,6 @@
 //! ```text
 //!   ┌──────────┬───────────┬─ ─ ─ ─ ─ ─ ─ ─ ─┐
 //!   │ level u8 │ words u16 │ words, u64 each │   the page of this level at the next position
-//!   ├──────────┼───────────┼─ ─ ─ ─ ─ ─ ─ ─ ─┤
-//!   │ 255      │ lanes u16 │ lanes, u32 each │   the small form, alone
 //!   └──────────┴───────────┴─ ─ ─ ─ ─ ─ ─ ─ ─┘
 //! ```
 //!
@@ -14,37 +12,25 @@ use crate::{
     codec::{Error, native::stream, reader::Reader},
     filter::{
         Error as FilterError,
-        pages::{NOT_NEXT, Piece, Pieces, Reach},
+        pages::{NOT_NEXT, Page, Pieces, Reach},
     },
 };
-
-/// The level of the small form.
-const SMALL: u8 = u8::MAX;
 
 /// Appends the records from position `from` on: as many as fit into `most` bytes, and at least one.
 /// Returns the position behind them.
 pub(super) fn put<'a>(
-    at: impl Fn(u64) -> Option<(Reach, Piece<'a>)>,
+    at: impl Fn(u64) -> Option<(Reach, &'a Page)>,
     from: u64,
     most: usize,
     out: &mut Vec<u8>,
 ) -> u64 {
     let (mut end, full) = (from, out.len().saturating_add(most));
-    while let Some((reach, piece)) = at(end) {
-        let start = out.len();
-        // Neither the words of a page nor the lanes of the small form are more than 65,535.
-        match piece {
-            Piece::Small(lanes) => {
-                out.push(SMALL);
-                out.extend((lanes.len() as u16).to_le_bytes());
-                out.extend(lanes.iter().flat_map(|lane| lane.to_le_bytes()));
-            }
-            Piece::Page(page) => {
-                out.push(reach.level() as u8);
-                out.extend((page.words().len() as u16).to_le_bytes());
-                stream::put(page.words(), size_of_val(page.words()), out);
-            }
-        }
+    while let Some((reach, page)) = at(end) {
+        let (start, words) = (out.len(), page.words());
+        out.push(reach.level() as u8);
+        // A page has at most 65,535 words.
+        out.extend((words.len() as u16).to_le_bytes());
+        stream::put(words, size_of_val(words), out);
         if out.len() > full && end > from {
             out.truncate(start);
             break;
@@ -76,7 +62,6 @@ fn end(bytes: &[u8], mut position: u64) -> Result<u64, Error> {
     let mut reader = Reader::plain(bytes);
     while reader.left() > 0 {
         let (level, _) = next(&mut reader)?;
-        let level = if level == SMALL { 0 } else { level };
         position = Reach::new(position, level.into()).ok_or(NOT_NEXT)?.end();
     }
     Ok(position)
@@ -85,27 +70,24 @@ fn end(bytes: &[u8], mut position: u64) -> Result<u64, Error> {
 pub(super) fn read(bytes: &[u8], pieces: &mut Pieces) -> Result<(), Error> {
     let mut reader = Reader::plain(bytes);
     while reader.left() > 0 {
-        match next(&mut reader)? {
-            (SMALL, body) => pieces.push_small(&numbers(body, u32::from_le_bytes)?)?,
-            (level, body) => pieces.push(level.into(), &numbers(body, u64::from_le_bytes)?)?,
-        }
+        let (level, body) = next(&mut reader)?;
+        pieces.push(level.into(), &words(body)?)?;
     }
     Ok(())
 }
 
-/// The level and the body of the next record.
+/// The level and the words of the next record.
 fn next<'a>(reader: &mut Reader<'a>) -> Result<(u8, &'a [u8]), Error> {
     let (level, count) = (reader.u8()?, usize::from(reader.u16()?));
-    let each = if level == SMALL { size_of::<u32>() } else { size_of::<u64>() };
-    Ok((level, reader.bytes(count.saturating_mul(each))?))
+    Ok((level, reader.bytes(count.saturating_mul(size_of::<u64>()))?))
 }
 
-fn numbers<T, const N: usize>(body: &[u8], number: fn([u8; N]) -> T) -> Result<Vec<T>, Error> {
-    let (bytes, _) = body.as_chunks::<N>();
-    let mut numbers = Vec::new();
-    numbers
+fn words(body: &[u8]) -> Result<Vec<u64>, Error> {
+    let (bytes, _) = body.as_chunks();
+    let mut words = Vec::new();
+    words
         .try_reserve_exact(bytes.len())
         .map_err(|_| FilterError::OutOfMemory(body.len() as u64))?;
-    numbers.extend(bytes.iter().map(|bytes| number(*bytes)));
-    Ok(numbers)
+    words.extend(bytes.iter().map(|bytes| u64::from_le_bytes(*bytes)));
+    Ok(words)
 }

@@ -10,7 +10,7 @@
 //! Each stage waits for memory only where the one before has just asked for it, and 64 waits
 //! overlap.
 
-use super::{Address, Body, Pages, block, page::Place, select::with_select};
+use super::{Address, Pages, block, page::Place, select::with_select};
 use crate::filter::{
     error::Error,
     hash::Hash,
@@ -21,18 +21,20 @@ impl Pages {
     /// [`Self::find`] of each item of a chunk of at most 64. Calls `answer` for each, in order.
     #[inline]
     pub fn find_chunk(&self, hashes: &[Hash], mut answer: impl FnMut(Option<u64>)) {
-        let pages = self.pages().len();
-        if pages == 0 {
-            return hashes.iter().for_each(|&hash| answer(self.find(hash)));
-        }
-        with_select!(select => {
-            let blocks = self.prefetch(hashes);
-            for (block, &hash) in blocks.iter().zip(hashes) {
+        let pages = self.table.len();
+        let all_long = with_select!(select => {
+            let (blocks, all_long) = self.prefetch(hashes);
+            let answered = if all_long { hashes } else { &[] };
+            for (block, &hash) in blocks.iter().zip(answered) {
                 let Address { format, place, tag, .. } = self.levels.address(hash, pages);
                 let found = block::find(select, block, format, place.bucket(), tag);
                 answer(found.slot.map(|(_, slot)| format.payload(slot)));
             }
+            all_long
         });
+        if !all_long {
+            hashes.iter().for_each(|&hash| answer(self.find(hash)));
+        }
     }
 
     /// [`Self::insert`] of each item of a chunk of at most 64, in order.
@@ -65,23 +67,24 @@ impl Pages {
         });
     }
 
-    /// Prefetches the block of each item of a chunk, and returns the blocks.
+    /// Prefetches the block of each item of a chunk. Returns the blocks, and whether they are those
+    /// of all items: a short page has others.
     #[inline(always)]
-    fn prefetch(&self, hashes: &[Hash]) -> [&[u64]; CHUNK] {
-        let mut blocks = [&[][..]; CHUNK];
-        let Body::Table(table) = &self.body else {
-            return blocks;
-        };
-        let mut pages = [0; CHUNK];
+    fn prefetch(&self, hashes: &[Hash]) -> ([&[u64]; CHUNK], bool) {
+        let (mut blocks, mut pages, table) = ([&[][..]; CHUNK], [0; CHUNK], &self.table);
         for (page, &hash) in pages.iter_mut().zip(hashes) {
-            (*page, _) = self.levels.page(hash, table.len());
+            (*page, _) = self.levels.page(hash.block, table.len());
             prefetch((&raw const table[*page]).cast());
         }
         let pages = &pages[..hashes.len().min(CHUNK)];
         pages.iter().for_each(|&page| table[page].prefetch_starts());
+        let mut all_long = true;
         for ((&page, &hash), block) in pages.iter().zip(hashes).zip(&mut blocks) {
-            *block = table[page].prefetch_block(Place::of(hash));
+            match table[page].prefetch_block(Place::of(hash)) {
+                Some(words) => *block = words,
+                None => all_long = false,
+            }
         }
-        blocks
+        (blocks, all_long)
     }
 }

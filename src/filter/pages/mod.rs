@@ -51,29 +51,28 @@ mod sample;
 mod select;
 mod size;
 mod slot;
-mod small;
 mod unite;
 mod words;
 
 pub use page::Page;
 pub(crate) use pieces::NOT_NEXT;
-pub use pieces::{END, Piece, Pieces, Reach};
+pub use pieces::{END, Pieces, Reach};
 pub use plan::{Growth, MAX_PAGES, Payload, Plan};
 pub use sample::Sample;
 pub use slot::Format;
 
 pub(super) use page::PAGE_BUCKETS;
-use page::Place;
+use page::{Place, Spot};
 use select::{Select, with_select};
 use slot::marker;
-use small::Small;
 
 use super::{error::Error, hash::Hash};
 
 /// Items in pages that split.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Pages {
-    body: Body,
+    /// At least one page.
+    table: Vec<Page>,
     /// Slots in all pages.
     slots: u64,
     /// Void slots that a split copied; 0 if payloads are generations.
@@ -90,14 +89,6 @@ pub struct Pages {
 
 // Small filters are many.
 const _: () = assert!(size_of::<Pages>() <= 64);
-
-#[derive(Debug, PartialEq, Eq)]
-enum Body {
-    /// The first items, if one page is reserved, and after [`Pages::clear`].
-    Small(Small),
-    /// At least one page.
-    Table(Vec<Page>),
-}
 
 /// Which payloads are alive: those that are the numbers of the newest generations.
 #[derive(Clone, Copy, Debug)]
@@ -155,19 +146,19 @@ impl Levels {
         Self { level: level as u8, tag_bits, payload_bits: plan.payload.bits() }
     }
 
-    /// The page of an item in a table of `pages` pages, and its level above the lower one.
+    /// The page of an address in a table of `pages` pages, and its level above the lower one.
     #[inline(always)]
-    fn page(self, hash: Hash, pages: usize) -> (usize, usize) {
+    fn page(self, address: u64, pages: usize) -> (usize, usize) {
         let lower = 1 << self.level;
-        let page = hash.block as usize & (lower - 1);
+        let page = address as usize & (lower - 1);
         let above = usize::from(page < pages - lower);
-        (page | hash.block as usize & above << self.level, above)
+        (page | address as usize & above << self.level, above)
     }
 
     /// Where an item belongs in a table of `pages` pages.
     #[inline(always)]
     fn address(self, hash: Hash, pages: usize) -> Address {
-        let (page, above) = self.page(hash, pages);
+        let (page, above) = self.page(hash.block, pages);
         let format = Format { tag_bits: self.tag_bits[above], payload_bits: self.payload_bits };
         let level = usize::from(self.level) + above;
         Address { page, format, place: Place::of(hash), tag: hash.block >> level }
@@ -182,6 +173,14 @@ struct Address {
     place: Place,
     /// The bits of the tag; as many as the hash has.
     tag: u64,
+}
+
+impl Address {
+    /// The same in its page.
+    #[inline(always)]
+    fn spot(self, page: &Page) -> Spot {
+        page.spot(self.format, self.place, self.tag)
+    }
 }
 
 /// The level of a page in a table of `pages` pages.
@@ -207,17 +206,14 @@ impl Pages {
     /// `Error::OutOfMemory`, and those of [`Plan::check`].
     pub fn new(plan: Plan) -> Result<Self, Error> {
         plan.check()?;
-        Ok(Self::of(plan, Body::empty(&plan)?))
+        Ok(Self::of(plan, empty(plan.first_pages as usize)?))
     }
 
     /// The structure of a plan that was checked, without its slots counted.
-    fn of(plan: Plan, body: Body) -> Self {
-        let (pages, bytes) = match &body {
-            Body::Small(_) => (1, 0),
-            Body::Table(table) => (table.len(), table.iter().map(Page::bytes).sum()),
-        };
-        let levels = Levels::new(&plan, pages as u64);
-        Self { body, slots: 0, copies: 0, bytes, plan, levels, newest: 0, alive: 1 }
+    fn of(plan: Plan, table: Vec<Page>) -> Self {
+        let bytes = table.iter().map(Page::bytes).sum();
+        let levels = Levels::new(&plan, table.len() as u64);
+        Self { table, slots: 0, copies: 0, bytes, plan, levels, newest: 0, alive: 1 }
     }
 
     /// The numbers with which it was made.
@@ -233,7 +229,7 @@ impl Pages {
     /// The slots above which a page is split.
     #[inline]
     pub fn most_slots(&self) -> u64 {
-        self.plan.most_slots(self.pages().len().max(1) as u64)
+        self.plan.most_slots(self.table.len() as u64)
     }
 
     /// The number of items that have a slot. In a window, that of slots.
@@ -246,19 +242,9 @@ impl Pages {
         self.copies
     }
 
-    /// The pages; none while it is small.
+    /// The pages; at least one.
     pub fn pages(&self) -> &[Page] {
-        match &self.body {
-            Body::Small(_) => &[],
-            Body::Table(table) => table,
-        }
-    }
-
-    /// The number of the page with an address, of which the bits of all levels count.
-    fn page_at(&self, address: u64) -> usize {
-        let (pages, lower) = (self.pages().len(), 1 << self.levels.level);
-        let wide = address as usize & (2 * lower - 1);
-        if wide < pages { wide } else { wide - lower }
+        &self.table
     }
 
     /// Lets an allocator move allocations, from number `from` on, until `stop` says so. Returns the
@@ -272,16 +258,8 @@ impl Pages {
         mut mover: impl FnMut(*mut u8, usize) -> *mut u8,
         mut stop: impl FnMut() -> bool,
     ) -> Option<u64> {
-        let table = match &mut self.body {
-            Body::Small(small) => {
-                // SAFETY: the caller's promise.
-                unsafe { small.relocate(mover) };
-                return None;
-            }
-            Body::Table(table) => table,
-        };
-        let last = table.len() - 1;
-        for (number, page) in table.iter_mut().enumerate().skip(from as usize) {
+        let last = self.table.len() - 1;
+        for (number, page) in self.table.iter_mut().enumerate().skip(from as usize) {
             // SAFETY: the caller's promise.
             unsafe { page.relocate(&mut mover) };
             if number < last && stop() {
@@ -291,46 +269,29 @@ impl Pages {
         None
     }
 
-    /// The entries of the small form.
-    pub fn small_lanes(&self) -> Option<&[u32]> {
-        match &self.body {
-            Body::Small(small) => Some(small.lanes_of(self.plan.format(0), self.slots)),
-            Body::Table(_) => None,
-        }
-    }
-
     /// The bytes that it takes from the allocator, besides itself: equal on replicas.
     pub fn bytes(&self) -> u64 {
-        match &self.body {
-            Body::Small(small) => small.bytes(),
-            Body::Table(table) => memory::bytes::<Page>(table.len()) + self.bytes,
-        }
+        memory::bytes::<Page>(self.table.len()) + self.bytes
     }
 
     /// Copies the structure, if there is memory.
     pub fn duplicate(&self) -> Result<Self, Error> {
-        let body = match &self.body {
-            Body::Small(small) => Body::Small(small.duplicate()?),
-            Body::Table(table) => {
-                let mut copy = Vec::new();
-                memory::reserve(&mut copy, table.len())?;
-                for page in table {
-                    copy.push(page.duplicate()?);
-                }
-                Body::Table(copy)
-            }
-        };
-        Ok(Self { body, ..*self })
+        let mut table = Vec::new();
+        memory::reserve(&mut table, self.table.len())?;
+        for page in &self.table {
+            table.push(page.duplicate()?);
+        }
+        Ok(Self { table, ..*self })
     }
 
-    /// The structure with these pages, in order, each of them read with [`Plan::format_of`]. What
-    /// it relies on is checked, but for [`Plan::check`]. Its newest generation is 0 until
+    /// The structure with these pages, in order, which were read with the formats of their levels.
+    /// What it relies on is checked, but for [`Plan::check`]. Its newest generation is 0 until
     /// [`Self::turn`].
     ///
     /// # Errors
     /// `Error::Capacity` if there is no page, or more slots than the pages may have, or more copies
     /// than slots.
-    pub fn from_pages(plan: Plan, table: Vec<Page>, copies: u64) -> Result<Self, Error> {
+    fn from_pages(plan: Plan, table: Vec<Page>, copies: u64) -> Result<Self, Error> {
         let pages = table.len() as u64;
         let slots = table.iter().map(Page::count).sum::<u64>();
         let most = plan.most_slots(pages);
@@ -343,40 +304,18 @@ impl Pages {
         if !sound {
             return Err(Error::Capacity(slots));
         }
-        Ok(Self { slots, copies, ..Self::of(plan, Body::Table(table)) })
-    }
-
-    /// The structure with these entries ([`Self::small_lanes`]), which may come from anywhere, of a
-    /// plan that [`Plan::check`] accepts.
-    ///
-    /// # Errors
-    /// `Error::Impossible` for entries that no items have, `Error::OutOfMemory`.
-    pub fn from_small(plan: Plan, lanes: &[u32]) -> Result<Self, Error> {
-        let format = plan.format(0);
-        if !small::are_sound(lanes, format) {
-            return Err(Error::Impossible("entries that no items have"));
-        }
-        let body = Body::Small(Small::of(lanes)?);
-        let slots = (lanes.len() / small::lanes(format)) as u64;
-        Ok(Self { slots, ..Self::of(plan, body) })
+        Ok(Self { slots, copies, ..Self::of(plan, table) })
     }
 
     /// Looks for the slot that matches an item; returns its payload.
-    #[inline]
     pub fn find(&self, hash: Hash) -> Option<u64> {
-        with_select!(select => self.find_by(select, hash))
-    }
-
-    #[inline(always)]
-    fn find_by(&self, select: impl Select, hash: Hash) -> Option<u64> {
-        match &self.body {
-            Body::Small(small) => Some(small.find(self.plan.format(0), self.slots, hash)?.1),
-            Body::Table(table) => {
-                let at = self.levels.address(hash, table.len());
-                let (_, slot) = table[at.page].find(select, at.format, at.place, at.tag).slot?;
-                Some(at.format.payload(slot))
-            }
-        }
+        with_select!(select => {
+            let at = self.levels.address(hash, self.table.len());
+            let page = &self.table[at.page];
+            let spot = at.spot(page);
+            let (_, slot) = page.find(select, spot).slot?;
+            Some(spot.format.payload(slot))
+        })
     }
 
     /// How often an item was added and not deleted since; the highest count means "at least".
@@ -407,24 +346,23 @@ impl Pages {
         fresh: u64,
         change: impl FnOnce(u64) -> u64,
     ) -> Result<Option<u64>, Error> {
-        let Body::Table(table) = &mut self.body else {
-            return self.insert_small(hash, fresh, change);
-        };
-        let pages = table.len();
-        let at = self.levels.address(hash, table.len());
-        let (page, format) = (&mut table[at.page], at.format);
-        let found = page.find(select, format, at.place, at.tag);
+        let pages = self.table.len();
+        let at = self.levels.address(hash, pages);
+        let page = &mut self.table[at.page];
+        let spot = at.spot(page);
+        let format = spot.format;
+        let found = page.find(select, spot);
         if let Some((index, slot)) = found.slot {
             let payload = format.payload(slot);
             let changed = change(payload);
             if changed != payload {
                 let slot = format.with_payload(format.tag(slot), changed);
-                page.set_slot(format, at.place, index, slot);
+                page.set_slot(spot, index, slot);
             }
             return Ok(Some(payload));
         }
         let before = page.allocated();
-        page.insert(select, format, at.place, found.end, format.slot(at.tag, fresh))?;
+        page.insert(select, spot, found.end, format.slot(spot.tag, fresh))?;
         resized(&mut self.bytes, before, page);
         self.slots += 1;
         if self.slots > self.plan.most_slots(pages as u64) {
@@ -433,113 +371,52 @@ impl Pages {
         Ok(None)
     }
 
-    #[inline(never)]
-    fn insert_small(
-        &mut self,
-        hash: Hash,
-        fresh: u64,
-        change: impl FnOnce(u64) -> u64,
-    ) -> Result<Option<u64>, Error> {
-        let format = self.plan.format(0);
-        let Body::Small(small) = &mut self.body else {
-            return Ok(None);
-        };
-        if let Some((index, payload)) = small.find(format, self.slots, hash) {
-            small.set_payload(format, index, change(payload));
-            return Ok(Some(payload));
-        }
-        if Small::is_full(format, self.slots) {
-            let mut page = Page::empty();
-            let last = (Place::of(hash), hash.block, fresh);
-            for (place, tag, payload) in
-                small::entries(small.lanes_of(format, self.slots), format).chain([last])
-            {
-                let end = page.find(select::Portable, format, place, tag).end;
-                page.insert(select::Portable, format, place, end, format.slot(tag, payload))?;
-            }
-            let mut table = Vec::new();
-            memory::reserve(&mut table, 1)?;
-            self.bytes = page.bytes();
-            table.push(page);
-            self.body = Body::Table(table);
-        } else {
-            small.push(format, self.slots, hash, fresh)?;
-        }
-        self.slots += 1;
-        Ok(None)
-    }
-
     /// Deletes an item once; returns its count before. One at the highest count stays: its slot may
     /// be void and stand for items of two pages.
     #[inline(always)]
     fn lower_by(&mut self, select: impl Select, hash: Hash) -> u64 {
         let most = self.plan.payload.most();
-        let Body::Table(table) = &mut self.body else {
-            return self.lower_small(hash, most);
-        };
-        let at = self.levels.address(hash, table.len());
-        let (page, format) = (&mut table[at.page], at.format);
-        let Some((index, slot)) = page.find(select, format, at.place, at.tag).slot else {
+        let at = self.levels.address(hash, self.table.len());
+        let page = &mut self.table[at.page];
+        let spot = at.spot(page);
+        let format = spot.format;
+        let Some((index, slot)) = page.find(select, spot).slot else {
             return 0;
         };
         let payload = format.payload(slot);
         if payload == 0 && most > 0 {
             let before = page.allocated();
-            page.remove(select, format, at.place, index);
+            page.remove(select, spot, index);
             resized(&mut self.bytes, before, page);
             self.removed(1);
             // After the removal: a join may give a slot the highest count, which is not removed.
             self.join_if_due();
         } else if payload < most {
             let slot = format.with_payload(format.tag(slot), payload - 1);
-            page.set_slot(format, at.place, index, slot);
+            page.set_slot(spot, index, slot);
         }
         payload + 1
     }
 
-    #[inline(never)]
-    fn lower_small(&mut self, hash: Hash, most: u64) -> u64 {
-        let format = self.plan.format(0);
-        let Body::Small(small) = &mut self.body else {
-            return 0;
-        };
-        let Some((index, payload)) = small.find(format, self.slots, hash) else {
-            return 0;
-        };
-        if payload == 0 && most > 0 {
-            small.remove(format, self.slots, index);
-            self.removed(1);
-        } else if payload < most {
-            small.set_payload(format, index, payload - 1);
-        }
-        payload + 1
-    }
-
-    /// Counts slots that were removed. Without slots, it is as it was made.
+    /// Counts slots that were removed.
     #[inline(always)]
     fn removed(&mut self, slots: u64) {
         self.slots -= slots;
         // A join may make one slot of two copies.
         self.copies = self.copies.min(self.slots);
-        if self.slots == 0 && matches!(&self.body, Body::Table(table) if table.len() == 1) {
-            self.clear();
-        }
     }
 
     /// Splits the next page after an item was added. Without memory for it, the item leaves again.
     #[inline(never)]
     fn split_for(&mut self, hash: Hash) -> Result<(), Error> {
         let split = self.split();
-        if split.is_err()
-            && let Body::Table(table) = &mut self.body
-        {
-            let at = self.levels.address(hash, table.len());
-            let (page, format) = (&mut table[at.page], at.format);
-            let found = page.find(select::Portable, format, at.place, at.tag).slot;
+        if split.is_err() {
+            let at = self.levels.address(hash, self.table.len());
+            let page = &mut self.table[at.page];
+            let spot = at.spot(page);
+            let found = page.find(select::Portable, spot).slot;
             let before = page.allocated();
-            found.into_iter().for_each(|(index, _)| {
-                page.remove(select::Portable, format, at.place, index);
-            });
+            found.into_iter().for_each(|(index, _)| page.remove(select::Portable, spot, index));
             resized(&mut self.bytes, before, page);
             self.slots -= 1;
         }
@@ -547,9 +424,7 @@ impl Pages {
     }
 
     fn split(&mut self) -> Result<(), Error> {
-        let Body::Table(table) = &mut self.body else {
-            return Ok(());
-        };
+        let table = &mut self.table;
         memory::reserve(table, table.len() + 1)?;
         let level = table.len().ilog2();
         let page = table.len() - (1 << level);
@@ -569,7 +444,7 @@ impl Pages {
     /// did. A deletion does so itself. What finds no memory is tried again later.
     #[inline]
     pub fn join_if_due(&mut self) -> bool {
-        let pages = self.pages().len() as u64;
+        let pages = self.table.len() as u64;
         self.plan.joins_below(pages, self.slots) && self.join().is_ok()
     }
 
@@ -577,9 +452,7 @@ impl Pages {
     #[inline(never)]
     fn join(&mut self) -> Result<(), Error> {
         let (plan, generations, merge) = (self.plan, self.generations(), self.merging());
-        let Body::Table(table) = &mut self.body else {
-            return Ok(());
-        };
+        let table = &mut self.table;
         let last = table.len() - 1;
         let level = last.ilog2();
         let first = last - (1 << level);
@@ -621,57 +494,44 @@ impl Pages {
         Generations { newest: self.newest.into(), most, alive }
     }
 
-    /// Removes the slots of dead generations from a page; the small form counts as one.
+    /// Removes the slots of dead generations from a page, if it is there.
     pub fn sweep(&mut self, page: usize) {
-        let (plan, generations) = (self.plan, self.generations());
+        let (generations, pages) = (self.generations(), self.table.len());
+        let Some(swept) = self.table.get_mut(page) else { return };
+        let format = self.plan.format(level_of(page, pages));
         let dead = |payload| !generations.is_alive(payload);
-        let removed = match &mut self.body {
-            Body::Small(small) if page == 0 => small.sweep(plan.format(0), self.slots, dead),
-            Body::Table(table) if page < table.len() => {
-                let format = plan.format(level_of(page, table.len()));
-                let page = &mut table[page];
-                let before = page.allocated();
-                let removed = with_select!(select => page.sweep(select, format, dead));
-                resized(&mut self.bytes, before, page);
-                removed as u64
-            }
-            _ => 0,
-        };
-        self.removed(removed);
+        let before = swept.allocated();
+        let removed = with_select!(select => swept.sweep(select, format, dead));
+        resized(&mut self.bytes, before, swept);
+        self.removed(removed as u64);
     }
 
     /// Removes all slots, and returns the pages for the caller to free: at a billion items that
     /// takes a tenth of a second. The structure is as new, but keeps its generations. Without
-    /// memory for the table of reserved pages it begins with one page, which splits.
+    /// memory for another table it frees them itself.
     pub fn clear(&mut self) -> Vec<Page> {
-        let (plan, newest, alive) = (self.plan, self.newest, self.alive);
-        // Pages that it does not have were not made: there was no memory, or the plan is forged.
-        let is_reserved = self.pages().len() as u64 >= plan.first_pages.into();
-        let body = is_reserved.then(|| Body::empty(&plan)).and_then(Result::ok);
-        let body = body.unwrap_or(Body::Small(Small::default()));
-        let before = std::mem::replace(self, Self { newest, alive, ..Self::of(plan, body) });
-        match before.body {
-            Body::Small(_) => Vec::new(),
-            Body::Table(table) => table,
-        }
+        // Fewer than the first pages if the plan is forged.
+        let pages = self.table.len().min(self.plan.first_pages as usize);
+        let gone = match empty(pages) {
+            Ok(table) => std::mem::replace(&mut self.table, table),
+            Err(_) => {
+                self.table.truncate(pages);
+                self.table.fill_with(Page::empty);
+                Vec::new()
+            }
+        };
+        (self.slots, self.copies, self.bytes) = (0, 0, 0);
+        self.levels = Levels::new(&self.plan, pages as u64);
+        gone
     }
 
-    /// All slots: page by page, by place; in the small form in the order in which they came.
+    /// All slots: page by page, by place.
     pub fn slots(&self) -> impl Iterator<Item = Slot> {
-        let (plan, pages) = (self.plan, self.pages());
-        let format = plan.format(0);
-        let lanes = self.small_lanes().unwrap_or_default();
-        let small = small::entries(lanes, format).map(move |(place, block, payload)| Slot {
-            place: place.0,
-            block,
-            known: format.tag_bits,
-            payload,
-        });
-        let paged = pages.iter().enumerate().flat_map(move |(number, page)| {
-            let level = level_of(number, pages.len());
-            Slot::of_page(page, plan.format(level), number as u64, level)
-        });
-        small.chain(paged)
+        let pages = self.table.len();
+        self.table.iter().enumerate().flat_map(move |(number, page)| {
+            let level = level_of(number, pages);
+            Slot::of_page(page, self.plan.format(level), number as u64, level)
+        })
     }
 }
 
@@ -691,17 +551,12 @@ impl Slot {
     }
 }
 
-impl Body {
-    fn empty(plan: &Plan) -> Result<Self, Error> {
-        if plan.first_pages == 1 {
-            return Ok(Self::Small(Small::default()));
-        }
-        let pages = plan.first_pages as usize;
-        let mut table = Vec::new();
-        memory::reserve(&mut table, pages)?;
-        table.resize_with(pages, Page::empty);
-        Ok(Self::Table(table))
-    }
+/// A table of pages without slots.
+fn empty(pages: usize) -> Result<Vec<Page>, Error> {
+    let mut table = Vec::new();
+    memory::reserve(&mut table, pages)?;
+    table.resize_with(pages, Page::empty);
+    Ok(table)
 }
 
 impl Plan {
@@ -712,10 +567,5 @@ impl Plan {
         let most = self.payload.most();
         // A copy of a void slot stands for items of both pages, so its count is no longer known.
         page.split(from, to, |payload| if counts { most } else { payload })
-    }
-
-    /// The widths of the slots of a page, in a table of `pages` pages; at least 1.
-    pub fn format_of(&self, page: usize, pages: usize) -> Format {
-        self.format(level_of(page, pages))
     }
 }

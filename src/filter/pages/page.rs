@@ -14,8 +14,26 @@
 //! A block that needs another word pushes the later ones up, 2 KiB on average. Why 31 blocks: with
 //! more, pushing and splitting take longer; with fewer, starts and classes of memory cost more.
 //!
-//! A page without slots has the same words in every format ([`EMPTY`]), and no allocation: a
-//! structure may be reserved for billions of items that never come.
+//! A page with few slots is short: one block of 64 buckets, each for 31 places, and no starts.
+//!
+//! ```text
+//!   place    0 ... 30   31 ... 61             1953 ... 1983
+//!   bucket      0          1         ─ ─ ─         63               place / 31
+//!
+//!            payload: c bits   tag with marker: r + 1 bits   rest: 5 bits
+//!   slot   ┌────────────────┬───┬─────────────────────────┬─────────────┐
+//!          │                │ 1 │ r bits of the tag       │ place % 31  │
+//!          └────────────────┴───┴─────────────────────────┴─────────────┘
+//! ```
+//!
+//! To its block, the rest is a part of the tag. It lies below the marker in every slot, so slots
+//! match only items of their place, and a tag begins another one only if both have the same place:
+//! a short page has the slots that a long one would have. It becomes long before it has as many
+//! words as a long page without slots, so its length says which it is. A long page becomes short
+//! when it loses its last slot.
+//!
+//! A page without slots has no allocation: a structure may be reserved for billions of items that
+//! never come.
 
 use std::ops::Range;
 
@@ -34,7 +52,7 @@ use crate::filter::{
 
 pub(super) const BLOCKS: usize = 31;
 pub(in crate::filter) const PAGE_BUCKETS: usize = BLOCKS * BUCKETS;
-/// Words of a page without slots.
+/// Words of a long page without slots. No page has so many.
 pub(super) const LEAST_WORDS: usize = HEADER + BLOCKS;
 /// Words of the starts.
 pub(super) const HEADER: usize = (BLOCKS + 1) / LANES;
@@ -42,25 +60,18 @@ pub(super) const HEADER: usize = (BLOCKS + 1) / LANES;
 const LANES: usize = 4;
 /// 1 in each lane.
 const ONES: u64 = 0x0001_0001_0001_0001;
-/// The most words of a page, so that starts have 16 bits.
-const MAX_WORDS: usize = u16::MAX as usize;
 
-/// The most words of a block, three times what one has by chance. It bounds the time of a bucket,
+/// The most slots of a block, many times what one has by chance. It bounds the time of a bucket,
 /// whose slots a union and a join compare with each other, where pages are forged or an
-/// attacker makes items for one bucket.
-const MOST_BLOCK_WORDS: usize = 1 << 10;
+/// attacker makes items for one bucket. Starts have 16 bits.
+const MOST_SLOTS: usize = 1 << 11;
+const _: () = assert!(LEAST_WORDS + BLOCKS * MOST_SLOTS * 58 / WORD <= u16::MAX as usize);
 
-/// The words of a page without slots: each block is a word of 64 ends.
-static EMPTY: [u64; LEAST_WORDS] = {
-    let mut words = [u64::MAX; LEAST_WORDS];
-    let mut word = 0;
-    while word < HEADER {
-        let first = (HEADER + word * LANES) as u64;
-        words[word] = ONES * first + 0x0003_0002_0001_0000;
-        word += 1;
-    }
-    words
-};
+/// Bits that tell the 31 places of a bucket of a short page apart.
+pub(super) const REST_BITS: u8 = 5;
+
+/// The block of a page without slots.
+static NO_SLOTS: [u64; 1] = [u64::MAX];
 
 /// A bucket of a page: number `block * 64 + bucket`, in [0, 1983].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
@@ -87,7 +98,28 @@ impl Place {
     }
 }
 
-/// The slots of some items, in 1,984 buckets. No words stand for those of `EMPTY`.
+/// Where an item belongs in a page, as long as no block changes its length.
+#[derive(Clone, Copy)]
+pub(super) struct Spot {
+    /// The slots of the page.
+    pub(super) format: Format,
+    /// The bits of the tag, and maybe others above them.
+    pub(super) tag: u64,
+    bucket: usize,
+    /// The block, its first word, and the word behind its last.
+    number: usize,
+    start: usize,
+    end: usize,
+}
+
+impl Spot {
+    #[inline(always)]
+    fn words(self) -> Range<usize> {
+        self.start..self.end
+    }
+}
+
+/// The slots of some items, in 1,984 buckets. No words stand for those of [`NO_SLOTS`].
 #[derive(Debug, PartialEq, Eq)]
 pub struct Page(Vec<u64>);
 
@@ -100,19 +132,23 @@ impl Page {
         Self(Vec::new())
     }
 
-    /// Whether it has no slots and no allocation. Otherwise the starts are there.
+    /// Whether it is one block without starts.
     #[inline(always)]
-    pub(super) fn is_empty(&self) -> bool {
-        self.0.len() < HEADER
+    pub(super) fn is_short(&self) -> bool {
+        self.0.len() < LEAST_WORDS
     }
 
-    fn or_empty(self) -> Self {
-        if self.0.len() > LEAST_WORDS { self } else { Self::empty() }
+    /// Returns memory that is not needed; all of it if there are no slots.
+    fn fit(&mut self) {
+        match self.0.len() {
+            1 | LEAST_WORDS => *self = Self::empty(),
+            _ => memory::fit(&mut self.0),
+        }
     }
 
     /// The words. They hold the whole page, and are the same on every machine.
     pub fn words(&self) -> &[u64] {
-        if self.is_empty() { &EMPTY } else { &self.0 }
+        if self.0.is_empty() { &NO_SLOTS } else { &self.0 }
     }
 
     /// How many words are allocated.
@@ -126,23 +162,25 @@ impl Page {
     /// # Errors
     /// `Error::Impossible` if they are not those of a page, `Error::OutOfMemory`.
     pub fn from_words(words: &[u64], format: Format) -> Result<Self, Error> {
-        if !(LEAST_WORDS..=MAX_WORDS).contains(&words.len()) {
+        if words.is_empty() {
             return Err(NO_PAGE);
         }
         let mut page = Self(Vec::new());
         memory::reserve(&mut page.0, words.len())?;
         page.0.extend_from_slice(words);
-        let starts: [usize; BLOCKS + 1] = std::array::from_fn(|i| page.start(i));
-        let ends = (starts[0], starts[BLOCKS]) == (HEADER, words.len());
-        let sound = |pair: &[usize]| pair[0] < pair[1] && pair[1] - pair[0] <= MOST_BLOCK_WORDS;
-        if !ends || !starts.windows(2).all(sound) {
-            return Err(NO_PAGE);
+        if !page.is_short() {
+            let starts: [usize; BLOCKS + 1] = std::array::from_fn(|i| page.start(i));
+            let ends = (starts[0], starts[BLOCKS]) == (HEADER, words.len());
+            if !ends || !starts.is_sorted_by(|a, b| a < b) {
+                return Err(NO_PAGE);
+            }
         }
         let mut tags = Vec::new();
-        for number in 0..BLOCKS {
-            check_block(page.block(number), format, &mut tags)?;
+        for block in page.blocks() {
+            check_block(block, page.format(format), page.rest_bits(), &mut tags)?;
         }
-        Ok(page.or_empty())
+        page.fit();
+        Ok(page)
     }
 
     pub(super) fn duplicate(&self) -> Result<Self, Error> {
@@ -163,23 +201,62 @@ impl Page {
         usize::from((self.0[block / LANES % HEADER] >> (block % LANES * 16)) as u16)
     }
 
-    #[inline(always)]
-    fn block(&self, number: usize) -> &[u64] {
-        if self.is_empty() {
-            return &EMPTY[HEADER..=HEADER];
+    /// The words of a block.
+    fn range(&self, block: usize) -> Range<usize> {
+        if self.is_short() {
+            return 0..self.words().len();
         }
-        &self.0[self.start(number)..self.start(number + 1)]
+        self.start(block)..self.start(block + 1)
+    }
+
+    /// The block of these words. That of a page without an allocation is `NO_SLOTS`.
+    #[inline(always)]
+    fn block(&self, words: Range<usize>) -> &[u64] {
+        self.0.get(words).unwrap_or(&NO_SLOTS)
     }
 
     #[inline(always)]
-    fn block_mut(&mut self, number: usize) -> &mut [u64] {
+    fn blocks(&self) -> impl Iterator<Item = &[u64]> {
+        let count = if self.is_short() { 1 } else { BLOCKS };
+        (0..count).map(|number| self.block(self.range(number)))
+    }
+
+    /// Bits of a tag that tell the places of a bucket apart.
+    #[inline(always)]
+    fn rest_bits(&self) -> u8 {
+        if self.is_short() { REST_BITS } else { 0 }
+    }
+
+    /// The widths of the slots of this page, if those of a long one are `format`.
+    fn format(&self, format: Format) -> Format {
+        Format { tag_bits: format.tag_bits + self.rest_bits(), ..format }
+    }
+
+    /// Where an item belongs; format, place, and tag are those of a long page.
+    #[inline(always)]
+    pub(super) fn spot(&self, format: Format, place: Place, tag: u64) -> Spot {
+        if self.is_short() {
+            return self.short_spot(format, place, tag);
+        }
+        let number = place.block();
         let (start, end) = (self.start(number), self.start(number + 1));
-        &mut self.0[start..end]
+        Spot { format, tag, bucket: place.bucket(), number, start, end }
+    }
+
+    #[cold]
+    fn short_spot(&self, format: Format, place: Place, tag: u64) -> Spot {
+        let (bucket, rest) = (usize::from(place.0) / BLOCKS, usize::from(place.0) % BLOCKS);
+        let tag = tag << REST_BITS | rest as u64;
+        let (format, end) = (self.format(format), self.words().len());
+        Spot { format, tag, bucket, number: 0, start: 0, end }
     }
 
     /// Moves all starts behind a block by `words`. All stay in their 16 bits, so no lane overflows.
     #[inline(always)]
     fn move_starts(&mut self, block: usize, words: isize) {
+        if self.is_short() {
+            return;
+        }
         let (first, mask) = ((block + 1) / LANES, u64::MAX << ((block + 1) % LANES * 16));
         let amount = ONES * words.unsigned_abs() as u64;
         let moved = |by: u64| if words < 0 { by.wrapping_neg() } else { by };
@@ -194,10 +271,14 @@ impl Page {
         prefetch(self.0.as_ptr());
     }
 
-    /// Prefetches the block of a place, and returns it. Reads the starts.
+    /// Prefetches the block of a place, and returns it, unless the page is short. Reads the
+    /// starts.
     #[inline(always)]
-    pub(super) fn prefetch_block(&self, place: Place) -> &[u64] {
-        let block = self.block(place.block());
+    pub(super) fn prefetch_block(&self, place: Place) -> Option<&[u64]> {
+        if self.is_short() {
+            return None;
+        }
+        let block = &self.0[self.range(place.block())];
         // Lines have 8 words. The first and the last word of a block lie in any of a line.
         let (mut line, last) = (block.as_ptr(), block.as_ptr().wrapping_add(block.len() - 1));
         while line < last {
@@ -205,34 +286,28 @@ impl Page {
             line = line.wrapping_add(8);
         }
         prefetch(last);
-        block
+        Some(block)
     }
 
     #[inline(always)]
-    pub(super) fn find(
-        &self,
-        select: impl Select,
-        format: Format,
-        place: Place,
-        tag: u64,
-    ) -> Found {
-        block::find(select, self.block(place.block()), format, place.bucket(), tag)
+    pub(super) fn find(&self, select: impl Select, spot: Spot) -> Found {
+        block::find(select, self.block(spot.words()), spot.format, spot.bucket, spot.tag)
     }
 
     /// The indices of the slots of a bucket, and the place of its end among the ends.
     #[inline(always)]
-    pub(super) fn bounds(&self, select: impl Select, place: Place) -> (Range<usize>, usize) {
-        block::bounds(select, self.block(place.block()), place.bucket())
+    pub(super) fn bounds(&self, select: impl Select, spot: Spot) -> (Range<usize>, usize) {
+        block::bounds(select, self.block(spot.words()), spot.bucket)
     }
 
     #[inline(always)]
-    pub(super) fn slot(&self, format: Format, place: Place, index: usize) -> u64 {
-        block::slot(self.block(place.block()), format, index)
+    pub(super) fn slot(&self, spot: Spot, index: usize) -> u64 {
+        block::slot(self.block(spot.words()), spot.format, index)
     }
 
     #[inline(always)]
-    pub(super) fn set_slot(&mut self, format: Format, place: Place, index: usize, slot: u64) {
-        block::set_slot(self.block_mut(place.block()), format, index, slot);
+    pub(super) fn set_slot(&mut self, spot: Spot, index: usize, slot: u64) {
+        block::set_slot(&mut self.0[spot.words()], spot.format, index, slot);
     }
 
     /// Adds a slot to a bucket that ends at `end`. After an error nothing has changed.
@@ -240,42 +315,56 @@ impl Page {
     pub(super) fn insert(
         &mut self,
         select: impl Select,
-        format: Format,
-        place: Place,
+        mut spot: Spot,
         end: usize,
         slot: u64,
     ) -> Result<(), Error> {
-        let number = place.block();
-        let block = self.block(number);
+        let block = self.block(spot.words());
         let slots = block::slots(select, block);
-        if block::words_of(slots + 1, format) > block.len() {
-            self.widen(number, slots)?;
+        if block::words_of(slots + 1, spot.format) > block.len() {
+            if self.0.len() + 1 == LEAST_WORDS {
+                return self.lengthen(spot, slot);
+            }
+            self.widen(spot, slots)?;
+            spot.end += 1;
         }
-        let index = end - place.bucket();
-        block::insert(self.block_mut(number), format, (slots, end, index), slot);
+        let block = &mut self.0[spot.words()];
+        block::insert(block, spot.format, (slots, end, end - spot.bucket), slot);
         Ok(())
     }
 
+    /// Adds a slot to a short page that becomes long.
+    #[cold]
+    fn lengthen(&mut self, spot: Spot, slot: u64) -> Result<(), Error> {
+        let format = Format { tag_bits: spot.format.tag_bits - REST_BITS, ..spot.format };
+        *self = self.long(format, Some(self.unfold(spot.bucket, slot)))?;
+        Ok(())
+    }
+
+    /// The same as a long page, and one more slot.
+    #[cold]
+    fn long(&self, format: Format, last: Option<(Place, u64)>) -> Result<Self, Error> {
+        let mut slots = Vec::new();
+        memory::reserve(&mut slots, self.count() as usize + 1)?;
+        slots.extend(self.slots(format).chain(last));
+        slots.sort_unstable();
+        Self::of_slots(format, &slots)
+    }
+
     #[inline(always)]
-    pub(super) fn remove(
-        &mut self,
-        select: impl Select,
-        format: Format,
-        place: Place,
-        index: usize,
-    ) {
-        let slots = block::slots(select, self.block(place.block()));
-        self.take_out(format, place, index, slots);
+    pub(super) fn remove(&mut self, select: impl Select, spot: Spot, index: usize) {
+        let slots = block::slots(select, self.block(spot.words()));
+        self.take_out(spot, index, slots);
     }
 
     /// [`Self::remove`] from a block of `slots` slots. Not inlined: it would lengthen callers that
     /// are compiled for `select`.
     #[inline(never)]
-    fn take_out(&mut self, format: Format, place: Place, index: usize, slots: usize) {
-        let number = place.block();
-        let zero = index + place.bucket();
-        block::remove(self.block_mut(number), format, (slots, zero, index));
-        self.narrow(format, number, slots - 1);
+    fn take_out(&mut self, spot: Spot, index: usize, slots: usize) {
+        let zero = index + spot.bucket;
+        let block = &mut self.0[spot.words()];
+        block::remove(block, spot.format, (slots, zero, index));
+        self.narrow(spot.format, spot.number, slots - 1);
     }
 
     /// Takes out the slots whose payload is `dead`; returns how many.
@@ -286,13 +375,14 @@ impl Page {
         format: Format,
         dead: impl Fn(u64) -> bool,
     ) -> usize {
-        let mut gone = 0;
-        for number in 0..BLOCKS {
+        let (mut gone, format) = (0, self.format(format));
+        for number in 0..self.blocks().count() {
             // The last slot takes the allocation with it.
-            if self.is_empty() {
+            if self.0.is_empty() {
                 break;
             }
-            let block = self.block_mut(number);
+            let range = self.range(number);
+            let block = &mut self.0[range];
             let slots = block::slots(select, block);
             let kept = block::retain(select, block, format, slots, &dead);
             self.narrow(format, number, kept);
@@ -301,21 +391,21 @@ impl Page {
         gone
     }
 
-    /// Puts another word into the gap of a block of `slots` slots, also of a page without an
-    /// allocation. Nothing has changed after `Error::OutOfMemory`, which also is the error of a
-    /// page or block that is as long as it may be.
+    /// Puts another word into the gap of a block of `slots` slots. Nothing has changed after
+    /// `Error::OutOfMemory`, which also is the error of a block that is as long as it may be.
     #[inline(never)]
-    fn widen(&mut self, number: usize, slots: usize) -> Result<(), Error> {
+    fn widen(&mut self, spot: Spot, slots: usize) -> Result<(), Error> {
         let len = self.words().len() + 1;
-        if len > MAX_WORDS || self.block(number).len() >= MOST_BLOCK_WORDS {
+        // A word has fewer than 64 slots.
+        if slots + WORD > MOST_SLOTS {
             return Err(Error::OutOfMemory(len as u64 * 8));
         }
         memory::reserve(&mut self.0, len)?;
-        if self.is_empty() {
-            self.0.extend_from_slice(&EMPTY);
+        if self.0.is_empty() {
+            self.0.extend(NO_SLOTS);
         }
         let ends = BUCKETS + slots;
-        let at = self.start(number) + ends / WORD;
+        let at = spot.start + ends / WORD;
         if ends.is_multiple_of(WORD) {
             self.0.insert(at, 0);
         } else {
@@ -324,14 +414,14 @@ impl Page {
             self.0[at] &= low(ends % WORD);
             self.0[at + 1] &= !low(ends % WORD);
         }
-        self.move_starts(number, 1);
+        self.move_starts(spot.number, 1);
         Ok(())
     }
 
     /// Takes the words out of the gap of a block that its `slots` slots do not need.
     #[inline(always)]
     fn narrow(&mut self, format: Format, number: usize, slots: usize) {
-        let (start, end) = (self.start(number), self.start(number + 1));
+        let Range { start, end } = self.range(number);
         let spare = block::spare(format, end - start, slots);
         if !spare.is_empty() {
             self.cut(number, start + spare.start..start + spare.end);
@@ -347,32 +437,37 @@ impl Page {
         if ends != 0 {
             self.0[at] |= ends;
         }
-        if self.0.len() > LEAST_WORDS {
-            memory::fit(&mut self.0);
-        } else {
-            *self = Self::empty();
-        }
+        self.fit();
     }
 
+    /// The slots as those of a long page. Those of a long one are in order of their places.
     #[inline(always)]
     pub(super) fn slots(&self, format: Format) -> impl Iterator<Item = (Place, u64)> {
-        (0..BLOCKS).flat_map(move |number| {
-            let slots = block::iter(self.block(number), format);
-            slots.map(move |(bucket, slot)| (Place((number * BUCKETS + bucket) as u16), slot))
+        let format = self.format(format);
+        self.blocks().enumerate().flat_map(move |(number, block)| {
+            let slots = block::iter(block, format);
+            slots.map(move |(bucket, slot)| self.unfold(number * BUCKETS + bucket, slot))
         })
     }
 
-    pub(super) fn count(&self) -> u64 {
-        (0..BLOCKS).map(|number| block::slots(Portable, self.block(number)) as u64).sum()
+    /// Place and slot of a long page, of a bucket and a slot of this one.
+    #[inline(always)]
+    fn unfold(&self, bucket: usize, slot: u64) -> (Place, u64) {
+        let (places, bits) = (if self.is_short() { BLOCKS } else { 1 }, self.rest_bits());
+        (Place((bucket * places) as u16 + (slot & low(bits.into())) as u16), slot >> bits)
     }
 
-    /// The page with these slots, in order of their places.
+    pub(super) fn count(&self) -> u64 {
+        self.blocks().map(|block| block::slots(Portable, block) as u64).sum()
+    }
+
+    /// The long page with these slots, in order of their places.
     fn of_slots(format: Format, slots: &[(Place, u64)]) -> Result<Self, Error> {
         let mut counts = [0; BLOCKS];
         slots.iter().for_each(|(place, _)| counts[place.block()] += 1);
         let blocks = counts.map(|count| block::words_of(count, format));
         let words = HEADER + blocks.iter().sum::<usize>();
-        if words > MAX_WORDS || blocks.iter().any(|&words| words > MOST_BLOCK_WORDS) {
+        if counts.iter().any(|&count| count > MOST_SLOTS) {
             return Err(Error::OutOfMemory(words as u64 * 8));
         }
         let mut page = Self(Vec::new());
@@ -388,7 +483,8 @@ impl Page {
             (start, rest) = (start + blocks[number], later);
         }
         set(&mut page.0, BLOCKS * 16, start as u64);
-        Ok(page.or_empty())
+        page.fit();
+        Ok(page)
     }
 
     /// Divides the slots by the lowest bit of their tags. Void slots go to both sides, and `void`
@@ -399,6 +495,9 @@ impl Page {
         to: Format,
         void: impl Fn(u64) -> u64,
     ) -> Result<([Self; 2], u64), Error> {
+        if self.is_short() && !self.0.is_empty() {
+            return self.long(from, None)?.split(from, to, void);
+        }
         let (mut halves, mut voids) = ([Vec::new(), Vec::new()], 0);
         let most = self.count() as usize;
         for half in &mut halves {
@@ -429,6 +528,9 @@ impl Page {
         merge: impl Fn(u64, u64) -> u64,
     ) -> Result<(Self, u64), Error> {
         let before = pages.map(Self::count).iter().sum::<u64>();
+        let long = |page: &Self| page.is_short().then(|| page.long(from, None)).transpose();
+        let long = [long(pages[0])?, long(pages[1])?];
+        let pages = [0, 1].map(|half| long[half].as_ref().unwrap_or(pages[half]));
         let mut slots: Vec<(Place, u64)> = Vec::new();
         memory::reserve(&mut slots, before as usize)?;
         let mut halves = pages.map(|page| page.slots(from).peekable());
@@ -459,7 +561,7 @@ impl Page {
     /// # Safety
     /// As for `Pages::relocate`.
     pub(super) unsafe fn relocate(&mut self, mover: impl FnOnce(*mut u8, usize) -> *mut u8) {
-        if self.is_empty() {
+        if self.0.is_empty() {
             return;
         }
         let mut words = std::mem::ManuallyDrop::new(std::mem::take(&mut self.0));
@@ -472,10 +574,17 @@ impl Page {
     }
 }
 
-fn check_block(block: &[u64], format: Format, tags: &mut Vec<u64>) -> Result<(), Error> {
+/// Checks a block, whose tags end with so many bits that are not 31.
+fn check_block(
+    block: &[u64],
+    format: Format,
+    rest_bits: u8,
+    tags: &mut Vec<u64>,
+) -> Result<(), Error> {
     let ones: usize = block.iter().map(|word| word.count_ones() as usize).sum();
     let slots = if ones < BUCKETS { 0 } else { block::slots(Portable, block) };
-    if ones < BUCKETS || block.len() != block::words_of(slots, format) {
+    let fits = slots <= MOST_SLOTS && block.len() == block::words_of(slots, format);
+    if ones < BUCKETS || !fits {
         return Err(NO_PAGE);
     }
     let mut gap = BUCKETS + slots..block.len() * WORD - slots * format.width();
@@ -483,6 +592,8 @@ fn check_block(block: &[u64], format: Format, tags: &mut Vec<u64>) -> Result<(),
         return Err(NO_PAGE);
     }
     memory::reserve(tags, slots)?;
+    let rest = low(rest_bits.into());
+    let sound = |tag: &u64| tag >> rest_bits != 0 && tag & rest < BLOCKS as u64;
     let mut left = block::iter(block, format).peekable();
     while let Some((bucket, slot)) = left.next() {
         tags.clear();
@@ -490,7 +601,7 @@ fn check_block(block: &[u64], format: Format, tags: &mut Vec<u64>) -> Result<(),
         while let Some((_, slot)) = left.next_if(|next| next.0 == bucket) {
             tags.push(format.tag(slot));
         }
-        if tags.contains(&0) || !are_prefix_free(tags) {
+        if !tags.iter().all(sound) || !are_prefix_free(tags) {
             return Err(NO_PAGE);
         }
     }

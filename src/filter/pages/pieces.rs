@@ -16,7 +16,7 @@
 //! The pages of a copy may have levels that no table has at the same time. [`Pieces::finish`]
 //! splits pages until a table has them all. It joins none, because two pages need not fit into one.
 
-use super::{Body, MAX_PAGES, Page, Pages, Payload, Plan, Slot, level_of, memory, words::low};
+use super::{MAX_PAGES, Page, Pages, Payload, Plan, Slot, level_of, memory, words::low};
 use crate::filter::error::Error;
 
 /// The end of all positions.
@@ -83,22 +83,11 @@ impl Reach {
     }
 }
 
-/// What lies at a position.
-#[derive(Clone, Copy, Debug)]
-pub enum Piece<'a> {
-    /// The entries of the small form, which covers all positions.
-    Small(&'a [u32]),
-    /// A page.
-    Page(&'a Page),
-}
-
 /// Pages that cover a range of positions, in order.
 #[derive(Debug)]
 pub struct Pieces {
     plan: Plan,
     start: u64,
-    /// The small form, in place of all pages.
-    small: Option<Pages>,
     list: Vec<Held>,
     /// Bytes of the pages.
     bytes: u64,
@@ -113,21 +102,14 @@ struct Held {
 }
 
 impl Pages {
-    /// The page that covers a position, or the small form; `None` from [`END`] on.
-    pub fn piece_at(&self, position: u64) -> Option<(Reach, Piece<'_>)> {
+    /// The page that covers a position; `None` from [`END`] on.
+    pub fn page_at(&self, position: u64) -> Option<(Reach, &Page)> {
         if position >= END {
             return None;
         }
-        let table = match &self.body {
-            Body::Small(_) => {
-                let lanes = self.small_lanes().unwrap_or_default();
-                return Some((Reach::of(0, 0), Piece::Small(lanes)));
-            }
-            Body::Table(table) => table,
-        };
-        let page = self.page_at(Reach::address(position));
-        let reach = Reach::of(page as u64, level_of(page, table.len()));
-        Some((reach, Piece::Page(&table[page])))
+        let (page, _) = self.levels.page(Reach::address(position), self.table.len());
+        let reach = Reach::of(page as u64, level_of(page, self.table.len()));
+        Some((reach, &self.table[page]))
     }
 
     /// Whether a slot matches each item that has one in `pieces`.
@@ -139,7 +121,7 @@ impl Pages {
 impl Pieces {
     /// No pages yet, from a position on.
     pub fn new(plan: Plan, start: u64) -> Self {
-        Self { plan, start, small: None, list: Vec::new(), bytes: 0, copies: 0 }
+        Self { plan, start, list: Vec::new(), bytes: 0, copies: 0 }
     }
 
     /// No pages yet of the same structure, from a position on.
@@ -150,11 +132,7 @@ impl Pieces {
 
     /// The position of the next page; [`END`] if there is none.
     pub fn end(&self) -> u64 {
-        match self.list.last() {
-            _ if self.small.is_some() => END,
-            None => self.start,
-            Some(last) => last.reach.end(),
-        }
+        self.list.last().map_or(self.start, |last| last.reach.end())
     }
 
     /// The bytes that the pages take from the allocator.
@@ -175,20 +153,6 @@ impl Pieces {
         Ok(())
     }
 
-    /// Adds the small form, which covers all positions. Its entries may come from anywhere.
-    ///
-    /// # Errors
-    /// `Error::Impossible` if there are pages, and those of [`Pages::from_small`].
-    pub fn push_small(&mut self, lanes: &[u32]) -> Result<(), Error> {
-        if self.end() != 0 {
-            return Err(NOT_NEXT);
-        }
-        let small = Pages::from_small(self.plan, lanes)?;
-        self.bytes = small.bytes();
-        self.small = Some(small);
-        Ok(())
-    }
-
     /// Adds `later` pages, which start at the end of these or before it. Those that cover only
     /// positions that are there already change nothing, and those that cover others as well replace
     /// what was there. Returns whether there are more positions now. `copies` is what
@@ -204,10 +168,6 @@ impl Pieces {
         }
         if later.end() <= end {
             return Ok(false);
-        }
-        if later.small.is_some() {
-            *self = later;
-            return Ok(true);
         }
         // Two ranges are nested or apart, so the first new page starts where a page starts, or at
         // the end.
@@ -233,25 +193,21 @@ impl Pieces {
         Ok(true)
     }
 
-    /// The page that covers a position, or the small form; `None` where there is none.
-    pub fn piece_at(&self, position: u64) -> Option<(Reach, Piece<'_>)> {
-        if let Some(small) = &self.small {
-            return small.piece_at(position);
-        }
+    /// The page that covers a position; `None` where there is none.
+    pub fn page_at(&self, position: u64) -> Option<(Reach, &Page)> {
         let behind = self.list.partition_point(|held| held.reach.end() <= position);
         let held = self.list.get(behind).filter(|held| held.reach.start <= position)?;
-        Some((held.reach, Piece::Page(&held.page)))
+        Some((held.reach, &held.page))
     }
 
     /// Copies the pages, if there is memory.
     pub fn duplicate(&self) -> Result<Self, Error> {
-        let small = self.small.as_ref().map(Pages::duplicate).transpose()?;
         let mut list = Vec::new();
         memory::reserve(&mut list, self.list.len())?;
         for held in &self.list {
             list.push(Held { reach: held.reach, page: held.page.duplicate()? });
         }
-        Ok(Self { small, list, ..*self })
+        Ok(Self { list, ..*self })
     }
 
     /// The structure of these pages, which cover all positions. `copies` is the number of slots
@@ -261,9 +217,6 @@ impl Pieces {
     /// `Error::OutOfMemory`: all pages are still there, and another try may succeed.
     /// `Error::Capacity` if they do not cover all positions, and that of [`Pages::from_pages`].
     pub fn finish(&mut self, copies: u64) -> Result<Pages, Error> {
-        if let Some(small) = &self.small {
-            return small.duplicate();
-        }
         if (self.start, self.end()) != (0, END) {
             return Err(Error::Capacity(self.list.len() as u64));
         }
@@ -308,12 +261,10 @@ impl Pieces {
     }
 
     fn slots(&self) -> impl Iterator<Item = Slot> {
-        let small = self.small.iter().flat_map(Pages::slots);
-        let paged = self.list.iter().flat_map(|held| {
+        self.list.iter().flat_map(|held| {
             let format = self.plan.format(held.reach.level);
             Slot::of_page(&held.page, format, held.reach.number(), held.reach.level)
-        });
-        small.chain(paged)
+        })
     }
 }
 

@@ -97,10 +97,11 @@ pub struct Plan {
 /// The most pages.
 pub const MAX_PAGES: u64 = 1 << 40;
 
-/// The longest tag of a plan: an entry of the small form then has 64 bits.
+/// The longest tag of a plan.
 const MAX_TAG_BITS: u8 = 45;
 
-/// The longest tag of a slot, with 3 bits for levels of longer tags.
+/// The longest tag of a slot, with 3 bits for levels of longer tags. With 5 bits more in a short
+/// page, a marker and the longest payload it has 62 bits.
 const MAX_SLOT_TAG_BITS: u8 = 48;
 
 impl Plan {

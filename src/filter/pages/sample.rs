@@ -36,31 +36,21 @@ impl Pages {
                 u128::from(generations.is_alive(payload)) << (u64::BITS + level - u32::from(known));
             saturated += f64::from(u8::from(payload == generations.most)) / addresses;
         };
-        let table = self.pages();
-        let (all, read) = match table.len() {
-            0 => {
-                self.slots().for_each(|slot| note(slot, 0, 1.0));
-                (1, 1)
-            }
-            // The levels of a table are this one and the next.
-            pages => {
-                let all = 2_u64 << pages.ilog2();
-                let read = all.min(MOST);
-                for i in 0..read {
-                    let address = match all <= MOST {
-                        true => i,
-                        false => scale((i + 1).wrapping_mul(GOLDEN), all),
-                    };
-                    let number = self.page_at(address);
-                    let level = level_of(number, pages);
-                    let addresses = (all >> level) as f64;
-                    let format = plan.format(level);
-                    Slot::of_page(&table[number], format, number as u64, level)
-                        .for_each(|slot| note(slot, level, addresses));
-                }
-                (all, read)
-            }
-        };
+        // The levels of a table are this one and the next.
+        let pages = self.table.len();
+        let all = 2_u64 << pages.ilog2();
+        let read = all.min(MOST);
+        for i in 0..read {
+            let address = match all <= MOST {
+                true => i,
+                false => scale((i + 1).wrapping_mul(GOLDEN), all),
+            };
+            let (number, _) = self.levels.page(address, pages);
+            let level = level_of(number, pages);
+            let addresses = (all >> level) as f64;
+            Slot::of_page(&self.table[number], plan.format(level), number as u64, level)
+                .for_each(|slot| note(slot, level, addresses));
+        }
         let error_rate = matching as f64 * libm::exp2(-64.0) / (read as f64 * PAGE_BUCKETS as f64);
         let saturated = saturated * all as f64 / read as f64;
         Sample { error_rate: error_rate.min(1.0), saturated: saturated as u64 }

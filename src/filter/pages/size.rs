@@ -3,14 +3,13 @@
 //! Hashes choose blocks at random, so the items of a block are Poisson. Its words follow, and with
 //! them mean and variance of the words of a page, which are nearly normal. A page takes a class of
 //! the allocator (`memory.rs`): its expectation is a sum over the few classes that pages of a level
-//! may have.
+//! may have. A short page follows from its items alone.
 
 use super::{
     block, memory,
-    page::{BLOCKS, HEADER, LEAST_WORDS, PAGE_BUCKETS},
+    page::{BLOCKS, HEADER, LEAST_WORDS, PAGE_BUCKETS, REST_BITS},
     plan::{MAX_PAGES, Plan},
     slot::Format,
-    small::Small,
 };
 use crate::filter::error::Error;
 
@@ -30,11 +29,6 @@ impl Plan {
     /// # Errors
     /// `Error::Ceiling` if they need more than `MAX_PAGES`.
     pub fn expected_bytes(&self, items: u64) -> Result<u64, Error> {
-        if self.first_pages == 1
-            && let Some(bytes) = Small::bytes_of(self.format(0), items)
-        {
-            return Ok(bytes);
-        }
         let pages = items.div_ceil(self.page_slots.into()).max(self.first_pages.into());
         if pages > MAX_PAGES {
             let bytes = |pages: u64| pages.saturating_mul(self.page_slots.into());
@@ -42,12 +36,18 @@ impl Plan {
         }
         let level = pages.ilog2();
         let split = pages - (1 << level);
+        let table = memory::bytes::<Entry>(pages as usize);
+        if pages == 1 {
+            let format = self.format(0);
+            let long = || long_page_bytes(format, items as f64) as u64;
+            return Ok(table + short_bytes(format, items as usize).unwrap_or_else(long));
+        }
         let of_level = |level: u32, pages: u64| {
             let mean = items as f64 / (1_u64 << level) as f64;
             pages as f64 * page_bytes(self.format(level), mean)
         };
         let all = of_level(level, (1 << level) - split) + of_level(level + 1, 2 * split);
-        Ok(memory::bytes::<Entry>(pages as usize) + all as u64)
+        Ok(table + all as u64)
     }
 
     /// The rate with `items` items that are alive, on average over all seeds; see `plan.rs`.
@@ -85,8 +85,30 @@ impl Plan {
     }
 }
 
+/// The bytes of a short page of so many items; `None` if they need a long one.
+fn short_bytes(long: Format, items: usize) -> Option<u64> {
+    let format = Format { tag_bits: long.tag_bits + REST_BITS, ..long };
+    let words = block::words_of(items, format);
+    let bytes = if items == 0 { 0 } else { memory::bytes::<u64>(words) };
+    (words < LEAST_WORDS).then_some(bytes)
+}
+
 /// The bytes of a page of `items` items on average.
 fn page_bytes(format: Format, items: f64) -> f64 {
+    let (mut bytes, mut share, mut count) = (0.0, libm::exp(-items), 0);
+    // The pages that are long, and their items.
+    let (mut long, mut rest) = (1.0, items);
+    while let Some(short) = short_bytes(format, count) {
+        bytes += share * short as f64;
+        (long, rest) = (long - share, rest - share * count as f64);
+        count += 1;
+        share *= items / count as f64;
+    }
+    if long < 1e-9 { bytes } else { bytes + long * long_page_bytes(format, rest / long) }
+}
+
+/// The bytes of a long page of `items` items on average.
+fn long_page_bytes(format: Format, items: f64) -> f64 {
     let (mean, variance) = block_words(format, items / BLOCKS as f64);
     let mean = HEADER as f64 + BLOCKS as f64 * mean;
     let deviation = (BLOCKS as f64 * variance).sqrt().max(f64::MIN_POSITIVE);
@@ -100,8 +122,7 @@ fn page_bytes(format: Format, items: f64) -> f64 {
         expected += (next - class) as f64 * 0.5 * libm::erfc(distance / std::f64::consts::SQRT_2);
         class = next;
     }
-    // A page without slots has no allocation.
-    expected - memory::bytes::<u64>(LEAST_WORDS) as f64 * libm::exp(-items)
+    expected
 }
 
 /// Mean and variance of the words of a block of `items` items on average.

@@ -9,10 +9,10 @@
 //! the numbers of copies add up, less those that meet a void slot.
 
 use super::{
-    Body, Pages, Place, Slot, level_of, marker,
-    page::Page,
+    Pages, Place, Slot, level_of, marker,
+    page::{Page, Spot},
     select::{Select, with_select},
-    slot::{Format, VOID},
+    slot::Format,
     words::low,
 };
 use crate::filter::{error::Error, hash::Hash};
@@ -37,7 +37,7 @@ impl Pages {
 
     /// How many slots the slots of another structure, with at most as many pages, become here.
     pub(in crate::filter) fn united_slots(&self, other: &Self) -> u64 {
-        let count = self.pages().len().max(1);
+        let count = self.table.len();
         let pages = |slot: Slot| {
             if u32::from(slot.known) > count.ilog2() {
                 1
@@ -52,15 +52,9 @@ impl Pages {
     #[inline(always)]
     fn unite_slot(&mut self, select: impl Select, slot: Slot) -> Result<(u64, u64), Error> {
         let (plan, merge) = (self.plan, self.merging());
-        let Body::Table(table) = &mut self.body else {
-            // All bits of a tag are known, and no more belong to an address.
-            let hash = slot.hash();
-            self.insert(hash, slot.payload, |payload| merge(payload, slot.payload))?;
-            return Ok((1, 0));
-        };
-        let count = table.len();
+        let count = self.table.len();
         let (first, step) = if u32::from(slot.known) > count.ilog2() {
-            (self.levels.page(slot.hash(), count).0, count)
+            (self.levels.page(slot.block, count).0, count)
         } else {
             (slot.block as usize, 1 << slot.known)
         };
@@ -69,13 +63,14 @@ impl Pages {
         let payload = if copied { plan.payload.most() } else { slot.payload };
         for number in (first..count).step_by(step) {
             let level = level_of(number, count);
-            let (page, format) = (&mut table[number], plan.format(level));
+            let (page, format) = (&mut self.table[number], plan.format(level));
             let before = page.allocated();
-            let met = page.unite(select, format, level, Slot { payload, ..slot }, &merge)?;
+            let (met, void) =
+                page.unite(select, format, level, Slot { payload, ..slot }, &merge)?;
             super::resized(&mut self.bytes, before, page);
-            self.slots = self.slots + 1 - met.slots;
+            self.slots = self.slots + 1 - met;
             pages += 1;
-            voids += u64::from(met.void);
+            voids += u64::from(void);
         }
         if self.slots > plan.most_slots(count as u64) {
             self.split()?;
@@ -99,16 +94,9 @@ impl Slot {
     }
 }
 
-/// What a slot met in its bucket.
-struct Met {
-    /// Slots that it is one with now.
-    slots: u64,
-    /// Whether a void slot met a void slot.
-    void: bool,
-}
-
 impl Page {
-    /// Adds a slot to a page of a level.
+    /// Adds a slot to a page of a level. Returns how many slots it is one with now, and whether a
+    /// void slot met a void slot.
     #[inline(always)]
     fn unite(
         &mut self,
@@ -117,30 +105,37 @@ impl Page {
         level: u32,
         Slot { place, block, known, payload }: Slot,
         merge: impl Fn(u64, u64) -> u64,
-    ) -> Result<Met, Error> {
-        let place = Place(place);
+    ) -> Result<(u64, bool), Error> {
         let len = usize::from(known).saturating_sub(level as usize).min(format.tag_bits.into());
         let tag = block >> level & low(len) | 1 << len;
-        let (indices, end) = self.bounds(select, place);
-        let (mut payload, mut slots) = (payload, 0);
+        let spot = |page: &Self| page.spot(format, Place(place), tag);
+        let Spot { format, tag, .. } = spot(self);
+        let (indices, end) = self.bounds(select, spot(self));
+        let (mut payload, mut slots, mut kept) = (payload, 0, None);
         // From the last one down: what lies below a removed slot does not move.
         for index in indices.rev() {
-            let slot = self.slot(format, place, index);
+            let slot = self.slot(spot(self), index);
             let (other, before) = (format.tag(slot), format.payload(slot));
-            if (other ^ tag) & low(len.min(marker(other))) != 0 {
+            if (other ^ tag) & low(marker(tag).min(marker(other))) != 0 {
                 continue;
             }
             payload = merge(before, payload);
-            if marker(other) <= len {
+            if marker(other) <= marker(tag) {
                 // It is the only one that matches, and stands for both.
-                self.set_slot(format, place, index, format.with_payload(other, payload));
-                return Ok(Met { slots: 1, void: tag == VOID });
+                self.set_slot(spot(self), index, format.with_payload(other, payload));
+                return Ok((1, len == 0));
             }
-            self.remove(select, format, place, index);
-            slots += 1;
+            // One of them stays, because a page without slots has another format.
+            if let Some(later) = kept {
+                self.remove(select, spot(self), later);
+            }
+            (kept, slots) = (Some(index), slots + 1);
         }
         let slot = format.with_payload(tag, payload);
-        self.insert(select, format, place, end - slots, slot)?;
-        Ok(Met { slots: slots as u64, void: false })
+        match kept {
+            Some(index) => self.set_slot(spot(self), index, slot),
+            None => self.insert(select, spot(self), end, slot)?,
+        }
+        Ok((slots, false))
     }
 }

@@ -230,8 +230,8 @@ fn a_forged_reservation_is_not_made_when_all_is_forgotten() {
     let (_, filter) = smalls().swap_remove(5);
     let mut forged = strings(&filter);
     forged.0[0] = patched(&forged.0[0], FIRST_PAGES, &(1_u32 << 24).to_le_bytes());
-    // The small form without entries.
-    forged.0[1] = vec![255, 0, 0];
+    // A page without slots.
+    forged.0[1] = [&[0, 1, 0][..], &[255; 8]].concat();
     let Ok(Stored::Pages(mut window)) = read(&forged) else {
         panic!("numbers in range");
     };

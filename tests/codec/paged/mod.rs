@@ -126,10 +126,10 @@ fn smalls() -> Vec<(&'static str, Paged)> {
     let pages = vec![
         ("empty", of(0.01, 0, Growth::Endless, Payload::Nothing, 0)),
         ("an item", of(0.01, 0, Growth::Endless, Payload::Nothing, 1)),
-        ("the small form, full", of(0.01, 0, Growth::Endless, COUNT, 128)),
-        ("the small form, wide", of(1e-9, 0, Growth::Endless, COUNT, 64)),
-        ("the first page", of(0.01, 0, Growth::Endless, Payload::Nothing, 129)),
-        ("a generation, small", of(0.01, 0, Growth::Endless, GENERATION, 30)),
+        ("a short page, full", of(0.01, 0, Growth::Endless, COUNT, 107)),
+        ("a short page, wide", of(1e-9, 0, Growth::Endless, COUNT, 50)),
+        ("the first long page", of(0.01, 0, Growth::Endless, Payload::Nothing, 132)),
+        ("a short page of generations", of(0.01, 0, Growth::Endless, GENERATION, 30)),
         ("a page of generations", of(0.01, 0, Growth::Endless, GENERATION, 1_500)),
         ("reserved, empty", filled(first_pages(crowded(9, Payload::Nothing), 3), 0)),
         ("reserved, full", filled(first_pages(crowded(9, COUNT), 3), 700)),
@@ -247,8 +247,7 @@ mod frame {
         let mut rest = &chunk[records_at(chunk)..chunk.len() - SEAL];
         let mut records = Vec::new();
         while let [level, low, high, ..] = *rest {
-            let (each, level) = if level == 255 { (4, 0) } else { (8, level) };
-            let length = 3 + each * usize::from(u16::from_le_bytes([low, high]));
+            let length = 3 + 8 * usize::from(u16::from_le_bytes([low, high]));
             let (record, after) = rest.split_at(length);
             records.push((record.to_vec(), 1 << (40 - level)));
             rest = after;

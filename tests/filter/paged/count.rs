@@ -68,7 +68,7 @@ fn a_reservation_takes_memory_as_items_come() {
         assert!(!delete(&mut paged, number));
         assert!(add(&mut paged, &item(1, number)));
         let more = paged.bytes() - last;
-        assert!([0, 320].contains(&more), "{more} bytes");
+        assert!([0, 16].contains(&more), "{more} bytes");
         last = paged.bytes();
     }
     let copy = paged.duplicate().expect("memory");

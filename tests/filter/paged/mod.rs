@@ -13,12 +13,13 @@ mod stored;
 mod window;
 
 use redis_bloom::filter::{
-    Addition, Author, Error, Expansion, Params, Plan, Rules, Span,
-    paged::Paged,
-    pages::{Page, Pages},
+    Addition, Author, Error, Expansion, Params, Plan, Rules, Span, paged::Paged,
 };
 
-use crate::support::{item, params};
+use crate::{
+    pages::copy,
+    support::{item, params},
+};
 
 /// A client of a filter that has no clock.
 pub(crate) const CLIENT: Author = Author::Client(0);
@@ -86,18 +87,7 @@ pub(crate) fn check_rate(found: u64, queries: u64, rate: f64, what: &str) {
 pub(crate) fn stored(paged: &Paged) -> Paged {
     let plan = Plan::of_pages(paged);
     assert_eq!(plan.check(), Ok(()));
-    let pages = if let Some(lanes) = paged.pages().small_lanes() {
-        Pages::from_small(paged.pages().plan(), lanes).expect("sound entries")
-    } else {
-        let count = paged.pages().pages().len();
-        let table = paged.pages().pages().iter().enumerate();
-        let table = table.map(|(i, page)| {
-            Page::from_words(page.words(), paged.pages().plan().format_of(i, count))
-                .expect("sound words")
-        });
-        Pages::from_pages(paged.pages().plan(), table.collect(), paged.pages().copies())
-            .expect("a sound table")
-    };
+    let pages = copy(paged.pages());
     let base = paged.base().map(|base| base.duplicate().expect("memory"));
     plan.with_pages(base, pages)
 }

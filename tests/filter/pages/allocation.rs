@@ -7,7 +7,7 @@ use std::{
 
 use redis_bloom::filter::{
     Error,
-    pages::{END, Growth, Pages, Payload, Piece, Pieces},
+    pages::{END, Growth, Pages, Payload, Pieces},
 };
 
 use super::{COUNT, Counts, crowded, hash, pages};
@@ -117,7 +117,7 @@ fn an_operation_without_memory_changes_nothing() {
         }
         assert!(late > 20, "{late}: the test shows nothing");
         assert_eq!(pages, steady);
-        assert_eq!(pages.bytes(), 0);
+        assert_eq!((pages.slot_count(), pages.pages().len()), (0, 1));
     }
 }
 
@@ -166,7 +166,7 @@ fn a_copy_without_memory_keeps_its_pages() {
 /// Adds the pages of a structure up to a position.
 fn copy(pages: &Pages, pieces: &mut Pieces, end: u64) {
     while pieces.end() < end {
-        let Some((reach, Piece::Page(page))) = pages.piece_at(pieces.end()) else {
+        let Some((reach, page)) = pages.page_at(pieces.end()) else {
             panic!("no page");
         };
         assert_eq!(reach.start(), pieces.end());

@@ -6,12 +6,13 @@ pub(crate) mod allocation;
 mod model;
 mod plan;
 mod rate;
+mod short;
 mod stored;
 mod window;
 
 use redis_bloom::filter::{
     Error, Hash,
-    pages::{Growth, Pages, Payload, Plan},
+    pages::{Growth, Pages, Payload, Pieces, Plan},
 };
 
 use crate::support::item;
@@ -62,6 +63,15 @@ pub(crate) fn crowded(tag_bits: u8, payload: Payload) -> Pages {
 /// Adds an item whose payload does not change; returns whether it was new.
 pub(crate) fn add(pages: &mut Pages, number: u64) -> bool {
     pages.insert(hash(number), 0, |payload| payload).expect("memory").is_none()
+}
+
+/// Writes all words out and reads them in.
+pub(crate) fn copy(pages: &Pages) -> Pages {
+    let mut pieces = Pieces::new(pages.plan(), 0);
+    while let Some((reach, page)) = pages.page_at(pieces.end()) {
+        pieces.push(reach.level(), page.words()).expect("sound words");
+    }
+    pieces.finish(pages.copies()).expect("a sound table")
 }
 
 /// Adds items once more each.

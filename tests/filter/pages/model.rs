@@ -140,7 +140,7 @@ fn what_was_added_and_deleted_leaves_nothing() {
             assert_eq!(pages.lower(hash(number)), 0);
         }
         assert_eq!(pages, empty, "{count}");
-        assert_eq!(pages.bytes(), 0);
+        assert_eq!(pages.bytes(), empty.bytes());
     }
 }
 
