@@ -167,13 +167,12 @@ impl Union {
         if smaller.iter().any(|table| numbers(table) != numbers(largest)) {
             return Err(OTHER_SHAPE.into());
         }
-        let copied = largest.slot_count();
-        let sum = |slots: fn(&Pages, &Pages) -> u64| {
-            smaller.iter().map(|table| slots(largest, table)).fold(0, u64::saturating_add)
-        };
-        // Before they are looked at one by one.
-        check_work(copied, sum(|_, table| table.slot_count()))?;
-        check_work(copied, sum(Pages::united_slots))?;
+        // By slots, as replicas must agree.
+        let mut left = MOST_UNITED.saturating_sub(largest.slot_count() / COPIED_PER_MOVED);
+        let moved = smaller.iter().map(|table| table.slot_count()).fold(0, u64::saturating_add);
+        if moved > left {
+            return Err(Unmergeable::Large.into());
+        }
         let items = if layers.is_empty() { None } else { unite_layers(layers, limited)? };
         let bits = layers.first().map_or(0, |layer| layer.shape().words() * 8);
         let wanted = tables.iter().map(|table| table.bytes()).fold(bits, u64::saturating_add);
@@ -182,7 +181,7 @@ impl Union {
             Demand { present, wanted }.check(ceiling)?;
         }
         let mut pages = largest.duplicate()?;
-        smaller.iter().try_for_each(|table| pages.unite(table))?;
+        smaller.iter().try_for_each(|table| pages.unite(table, &mut left))?;
         if items.is_none() && first.paged().is_some_and(|paged| *paged.pages() == pages) {
             return Ok(None);
         }
@@ -237,14 +236,6 @@ fn unite_layers(layers: &[&Layer], limited: bool) -> Result<Option<u64>, Unmerge
 
 fn check_items(items: u64, capacity: u64, limited: bool) -> Result<(), Unmergeable> {
     if limited && items > capacity { Err(Unmergeable::Full { items, capacity }) } else { Ok(()) }
-}
-
-/// Checks that a union does not stop the server for too long: by slots, as replicas must agree.
-fn check_work(copied: u64, moved: u64) -> Result<(), Unmergeable> {
-    if moved.saturating_add(copied / COPIED_PER_MOVED) > MOST_UNITED {
-        return Err(Unmergeable::Large);
-    }
-    Ok(())
 }
 
 /// Plans the growth of a union so that it keeps the rate.

@@ -15,17 +15,23 @@ use super::{
     slot::Format,
     words::low,
 };
-use crate::filter::{error::Error, hash::Hash};
+use crate::filter::{
+    error::{Error, Unmergeable},
+    hash::Hash,
+};
 
 impl Pages {
-    /// Adds the slots of another structure with at most as many pages; not of generations.
+    /// Adds the slots of another structure with at most as many pages; not of generations. Each
+    /// page that a slot goes to takes one of `left`.
     ///
     /// # Errors
-    /// `Error::OutOfMemory`: some slots were added then, and this structure is no longer sound.
-    pub(in crate::filter) fn unite(&mut self, other: &Self) -> Result<(), Error> {
+    /// `Error::OutOfMemory`, or `Unmergeable::Large` if nothing is left: some slots were added
+    /// then, and this structure is no longer sound.
+    pub(in crate::filter) fn unite(&mut self, other: &Self, left: &mut u64) -> Result<(), Error> {
         let (mut copies, mut met) = (other.copies, 0);
         with_select!(select => other.slots().try_for_each(|slot| {
             let (pages, voids) = self.unite_slot(select, slot)?;
+            *left = left.checked_sub(pages).ok_or(Unmergeable::Large)?;
             copies += pages - 1;
             met += voids;
             Ok::<_, Error>(())
@@ -33,19 +39,6 @@ impl Pages {
         let met = copies.min(self.copies).min(met);
         self.copies = (self.copies + copies - met).min(self.slots);
         Ok(())
-    }
-
-    /// How many slots the slots of another structure, with at most as many pages, become here.
-    pub(in crate::filter) fn united_slots(&self, other: &Self) -> u64 {
-        let count = self.table.len();
-        let pages = |slot: Slot| {
-            if u32::from(slot.known) > count.ilog2() {
-                1
-            } else {
-                (slot.block as usize..count).step_by(1 << slot.known).len() as u64
-            }
-        };
-        other.slots().map(pages).sum()
     }
 
     /// Adds a slot. Returns to how many pages, and how many void slots it met there as one.

@@ -182,6 +182,32 @@ fn counts_add_up_and_saturate() {
     }
 }
 
+/// An item whose tag is longer than that of the same item in a filter with fewer pages, and which
+/// is the last one of its page: a page without slots would be short.
+#[test]
+fn the_only_slot_of_a_page_becomes_shorter() {
+    let (mut first, mut second) = (counts(Some(16)), counts(Some(16)));
+    let hashed = counts(Some(16));
+    let of_page = |page: u64, count: usize| -> Vec<_> {
+        let items = (0..).map(|number| item(2, number));
+        items.filter(|item| hashed.hash(item).block & 1 == page).take(count).collect()
+    };
+    let (rest, gone) = (of_page(0, 250), of_page(1, 251));
+    let (last, gone) = gone.split_last().expect("items");
+    for item in rest.iter().chain(gone).chain([last]) {
+        add(&mut first, item);
+    }
+    add(&mut second, last);
+    for item in gone {
+        assert!(super::delete(&mut first, item));
+    }
+    assert_eq!(first.pages().pages().len(), 2);
+    let united = both(&first, &second);
+    check_equal(&stored(&united), &united, "a shorter tag");
+    assert_eq!((united.count(united.hash(last)), united.items(0)), (2, 251));
+    assert!(rest.iter().all(|item| united.count(united.hash(item)) == 1));
+}
+
 /// Reserved filters: one that is not full, and one in pages above its layer.
 #[test]
 fn a_layer_below_is_united_if_it_has_room() {
