@@ -10,7 +10,7 @@
 //!           │ page 0 │ page 1 │     │ page n │   the next level; page s + 2^l gets what page s
 //!           └───┬────┴───┬────┴─ ─ ─┴───┬────┘   had with the address bit 1
 //!               ▼        ▼              ▼
-//!   page    starts of 31 blocks, block 0 ... block 30                           (page.rs)
+//!   page    starts of 31 blocks, block 0 ... block 30; at first one block only  (page.rs)
 //!   block   64 ends among n zeros ──▶ gap ◀── n slots                           (block.rs)
 //!   slot    payload of c bits, marker, what is left of the tag                  (slot.rs)
 //! ```
@@ -407,6 +407,7 @@ impl Pages {
     }
 
     /// Splits the next page after an item was added. Without memory for it, the item leaves again.
+    /// A page that became long for the item stays long.
     #[inline(never)]
     fn split_for(&mut self, hash: Hash) -> Result<(), Error> {
         let split = self.split();
@@ -525,7 +526,7 @@ impl Pages {
         gone
     }
 
-    /// All slots: page by page, by place.
+    /// All slots, page by page.
     pub fn slots(&self) -> impl Iterator<Item = Slot> {
         let pages = self.table.len();
         self.table.iter().enumerate().flat_map(move |(number, page)| {

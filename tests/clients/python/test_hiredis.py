@@ -83,7 +83,7 @@ class Commands:
         self.check(self.answers(1, 1), "BF.MADD", self.key, "a", "b")
         first, layer = self.send("BF.DEBUG", self.key)
         self.assertEqual(first, b"size:2")
-        self.assertRegex(layer, rb"^bytes:\d+ bits:\d+ hashes:1 hashwidth:64 capacity:100 size:2 ratio:0\.01 pages:0 slots:2")
+        self.assertRegex(layer, rb"^bytes:\d+ bits:\d+ hashes:1 hashwidth:64 capacity:100 size:2 ratio:0\.01 pages:1 slots:2")
 
     def test_a_dump_ends_with_zero_and_an_empty_string(self):
         self.send("BF.MADD", self.key, *range(500))
