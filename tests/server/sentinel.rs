@@ -129,7 +129,7 @@ fn node() -> Builder {
     let users = PAGE.lines().filter(|line| line.starts_with("user "));
     assert_eq!(users.clone().count(), 2, "replication and sentinel");
     let login = ["masteruser replication", "masterauth password"];
-    users.chain(login).fold(Server::with(), |node, line| node.config(line))
+    users.chain(login).fold(Server::with(), Builder::config)
 }
 
 /// The commands of the page, each with the server that it is sent to.
