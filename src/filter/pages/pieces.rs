@@ -135,9 +135,9 @@ impl Pieces {
         self.list.last().map_or(self.start, |last| last.reach.end())
     }
 
-    /// The bytes that the pages take from the allocator.
+    /// The bytes that the pages and their list take from the allocator.
     pub fn bytes(&self) -> u64 {
-        self.bytes
+        memory::bytes::<Held>(self.list.len()) + self.bytes
     }
 
     /// Adds the page of a level at the next position. Its words may come from anywhere.

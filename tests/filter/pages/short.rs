@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use redis_bloom::filter::{
     Hash,
-    pages::{Pages, Payload, Plan},
+    pages::{Pages, Payload, Pieces, Plan},
 };
 
 use super::{COUNT, Counts, copy, crowded, hash};
@@ -119,4 +119,18 @@ fn short_pages_split_and_join() {
     (0..60).for_each(|number| _ = reserved.raise(hash(number)));
     assert!(is_short(&reserved, 0) && is_short(&reserved, 1));
     assert_eq!(reserved, copy(&reserved));
+}
+
+/// A stored page without slots has a few bytes. What holds it takes more, and is counted.
+#[test]
+fn pages_without_slots_are_not_free() {
+    let plan = Plan { first_pages: 1_000, ..crowded(9, COUNT).plan() };
+    let mut pieces = Pieces::new(plan, 0);
+    assert_eq!(pieces.bytes(), 0);
+    let pages = Pages::new(plan).expect("memory");
+    while let Some((reach, page)) = pages.page_at(pieces.end()) {
+        pieces.push(reach.level(), page.words()).expect("sound words");
+    }
+    assert!(pieces.bytes() >= 1_000 * 40, "{}", pieces.bytes());
+    assert_eq!(pieces.finish(0), Ok(pages));
 }
