@@ -104,9 +104,11 @@ pub fn insert<'a>(
     words: &mut impl Iterator<Item = &'a [u8]>,
     obeyed: impl Fn() -> bool,
 ) -> Result<(Options, bool), Refusal> {
-    match creation(words, obeyed)? {
-        (_, Some(word)) if !is(word, "ITEMS") => Err(Refusal::UNKNOWN_ARGUMENT),
-        (options, word) => Ok((options, word.is_some())),
+    let (draft, word) = given(words)?;
+    match word {
+        None if draft.valkeys_seed.is_none() => Err(Refusal::ARITY),
+        Some(word) if !is(word, "ITEMS") => Err(Refusal::UNKNOWN_ARGUMENT),
+        word => Ok((creation(draft, obeyed)?, word.is_some())),
     }
 }
 
@@ -115,8 +117,9 @@ pub fn insert<'a>(
 pub fn bulk_add<'a>(
     words: &mut impl Iterator<Item = &'a [u8]>,
 ) -> Result<(Options, Format), Refusal> {
-    let (options, word) = creation(words, || false)?;
-    Ok((options, format(word, words)?))
+    let (draft, word) = given(words)?;
+    let format = format(word, words)?;
+    Ok((creation(draft, || false)?, format))
 }
 
 /// Parses the arguments of BF.BULKEXISTS after the key, up to and including the format. Leaves the
@@ -142,22 +145,23 @@ fn format<'a>(
     }
 }
 
-/// Parses the options of a filter that a command creates, and returns the word that follows them.
-/// With a seed of 32 bytes, that word may be missing.
-fn creation<'a>(
+/// Reads options, and returns the word that follows them: an unknown one is refused before options
+/// that do not fit together.
+fn given<'a>(
     words: &mut impl Iterator<Item = &'a [u8]>,
-    obeyed: impl Fn() -> bool,
-) -> Result<(Options, Option<&'a [u8]>), Refusal> {
+) -> Result<(Draft, Option<&'a [u8]>), Refusal> {
     let (mut draft, mut last) = (Draft::default(), words.next());
     while let Some(word) = last
         && draft.take(word, words, false)?
     {
         last = words.next();
     }
+    Ok((draft, last))
+}
+
+/// The options of a filter that a command creates.
+fn creation(mut draft: Draft, obeyed: impl Fn() -> bool) -> Result<Options, Refusal> {
     let seed = draft.valkeys_seed;
-    if last.is_none() && seed.is_none() {
-        return Err(Refusal::ARITY);
-    }
     let options = &mut draft.options;
     // valkey-bloom never writes these together with its seed.
     let own = options.seed.is_some() || options.shard.is_some();
@@ -179,7 +183,7 @@ fn creation<'a>(
     } else {
         expansion
     };
-    Ok((draft.finish()?, last))
+    draft.finish()
 }
 
 /// Parses the arguments of BF.SHIFT after the key.

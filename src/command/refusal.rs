@@ -127,6 +127,14 @@ impl Refusal {
             Self::INSERT_ERROR_RATE,
             Self::INSERT_CAPACITY,
             Self::INSERT_EXPANSION,
+            Self::TIGHTENING,
+            Self::BAD_SEED,
+            Self::BAD_SHARD,
+            Self::WINDOW_SPAN,
+            Self::WINDOW_GENERATIONS,
+            Self::WINDOW_MISSING,
+            Self::WINDOW_SCALES,
+            Self::WINDOW_KIND,
         ]
         .contains(&self)
     }
