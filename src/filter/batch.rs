@@ -104,10 +104,14 @@ impl Filter {
         items: impl Iterator<Item = &'a [u8]>,
         mut answer: impl FnMut(Answers),
     ) {
+        let mut answers = Answers::default();
         for item in items {
-            let absent = self.add_uncounted(self.hash(item));
-            answer(Answers::new(ItemSet::first(absent.into()), 1));
+            answers.push(self.add_uncounted(self.hash(item)));
+            if answers.count() == CHUNK {
+                answer(std::mem::take(&mut answers));
+            }
         }
+        answer(answers);
     }
 
     /// Hashes the next items, at most one chunk, and prefetches the newest layer for each if asked.
