@@ -152,7 +152,14 @@ impl Filter {
 
     /// The parameters of an equal empty filter; a valkey-bloom filter needs its family, too.
     pub fn params(&self) -> Params {
-        Plan::of(self).params()
+        Params {
+            error_rate: self.error_rate,
+            capacity: self.layers_from(0).next().map_or(0, Layer::capacity),
+            expansion: self.expansion,
+            seed: self.seed,
+            counts: false,
+            shard: self.shard(),
+        }
     }
 
     /// All layers, oldest first; at least one.
