@@ -33,7 +33,7 @@ pub struct Options {
     pub expansion: Option<Expansion>,
     /// The seed of the hash.
     pub seed: Option<u64>,
-    /// Whether the filter has bits or counters.
+    /// Whether items are counted.
     pub counts: bool,
     /// The shard of a sharded filter that the filter is; `None` for a filter that takes all items.
     pub shard: Option<Shard>,

@@ -188,6 +188,7 @@ pub(crate) fn loaded(ctx: Context, key: Str, complete: bool) {
 /// Announces what this server did itself: it `deleted` a filter, and has `begun` a load, of which
 /// these are the iterator and the header.
 pub(crate) fn placeholder(ctx: Context, key: Str, deleted: bool, begun: Option<(i64, Vec<u8>)>) {
+    let changed = deleted || begun.is_some();
     if deleted {
         ctx.replicate(c"DEL", key, &[], &[]);
     }
@@ -195,7 +196,9 @@ pub(crate) fn placeholder(ctx: Context, key: Str, deleted: bool, begun: Option<(
         let iterator = iterator.to_string();
         ctx.replicate(c"BF.LOADCHUNK", key, &owned([iterator.as_bytes(), &header]), &[]);
     }
-    ctx.signal_modified(key);
+    if changed {
+        ctx.signal_modified(key);
+    }
 }
 
 fn owned<'a>(words: impl IntoIterator<Item = &'a [u8]>) -> Vec<OwnedStr> {

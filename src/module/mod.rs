@@ -130,7 +130,7 @@ fn load(ctx: Context, arguments: &[Str]) -> Result<(), String> {
         if is_valkey { ("Valkey", c"valkey_version") } else { ("Redis", c"redis_version") };
     let version = ctx.info(c"server", field);
     let major = version.as_ref().and_then(|version| version.split('.').next()?.parse().ok());
-    // Settings without a prefix.
+    // Settings without a prefix. Valkey calls itself Redis 7.2 in one field.
     let takes_unprefixed = !is_valkey && major.is_some_and(|major: u32| major >= 8);
     commands::register(ctx)?;
     config::register(ctx, arguments, takes_unprefixed)?;

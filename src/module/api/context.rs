@@ -113,7 +113,8 @@ impl Context<'_> {
         let info: *mut raw::RedisModuleServerInfoData =
             call!(RedisModule_GetServerInfo(self.0, section.as_ptr()));
         let value: *const c_char = call!(RedisModule_ServerInfoGetFieldC(info, field.as_ptr()));
-        // SAFETY: the server returns null or a C string that lives as long as the section.
+        // SAFETY: the server returns null or a C string that lives as long as the section, which is
+        // never null.
         let text = (!value.is_null()).then(|| unsafe { CStr::from_ptr(value) });
         let text = text.and_then(|text| Some(text.to_str().ok()?.to_owned()));
         call!(RedisModule_FreeServerInfo(std::ptr::null_mut(), info));

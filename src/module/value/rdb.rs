@@ -1,4 +1,5 @@
-//! RDB, DUMP and RESTORE: the server's stream as source and sink of the codec.
+//! RDB, DUMP and RESTORE: the server's stream as source and sink of the codec. Each read is checked
+//! before its result is used, as HANDLE_IO_ERRORS demands (`module/mod.rs`).
 //!
 //! A server that loads an RDB file or an AOF, or takes a full sync, exits if a load fails. So a
 //! replica that has no memory for a filter of its primary keeps a placeholder instead

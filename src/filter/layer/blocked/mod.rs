@@ -233,7 +233,8 @@ impl Blocked {
         self.is_long() && self.bits.words().len() > MEMORY_BOUND_WORDS
     }
 
-    /// Prefetches the cache lines of these items that [`Self::prefetch`] left out.
+    /// Prefetches the cache lines of these items that [`Self::prefetch`] left out: an addition
+    /// needs all lines of an item together.
     #[inline]
     pub(in crate::filter) fn prefetch_remaining(&self, hashes: &[Hash], items: ItemSet) {
         if self.is_long() && self.bits.is_uncached() {
