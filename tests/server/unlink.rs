@@ -72,7 +72,8 @@ fn an_emptied_window_goes_to_the_background_thread() {
     let server = Server::start();
     let client = &mut server.client();
     assert_eq!(client.run("BF.RESERVE k 0.01 50 WINDOW PX 400 GENERATIONS 1"), ok());
-    madd(client, "k", &numbered("item", 40_000));
+    // Some 200 pages: BF.FORGET frees the first slice itself.
+    madd(client, "k", &numbered("item", 200_000));
     let before = client.memory("lazyfreed_objects");
     wait_until("the window is over", || client.run("BF.CARD k") == int(0));
     client.run("MULTI");

@@ -5,6 +5,7 @@ use crate::harness::{
     Protocol, Reply, Server, assert_unharmed, check, digest, dump, err, int, ints, load, madd,
     mexists, null, numbered, ok, wait_until,
 };
+use crate::obeyed::aof;
 
 #[test]
 fn the_words_of_a_window_are_checked() {
@@ -284,4 +285,30 @@ fn a_shard_may_forget() {
     }
     let batch = client.call("BF.MEXISTS", "k", &numbered("item", 100));
     assert!(batch.is_error(), "{batch:?}");
+}
+
+/// No timer frees pages while the server loads.
+#[test]
+fn pages_of_emptied_windows_do_not_pile_up_during_a_load() {
+    let words = |line: &str| line.split(' ').map(|word| word.as_bytes().to_vec()).collect();
+    let mut commands: Vec<Vec<Vec<u8>>> = vec![words("BF.RESERVE w 0.01 1000 WINDOW EX 60 SEED 1")];
+    for burst in 0..30_u32 {
+        let items = (0..50_000).flat_map(|item| (burst * 50_000 + item).to_le_bytes());
+        let mut add: Vec<Vec<u8>> = words("BF.BULKADD w NOCREATE WIDTH 4");
+        add.push(items.collect());
+        let start = u64::from(burst + 1) * 200_000;
+        commands.push(words(&format!("BF.SHIFT w OPEN {start}")));
+        commands.push(add);
+        commands.push(words(&format!("BF.SHIFT w FORGET {}", start + 100_000)));
+    }
+    let script = "redis.call('SET', 'usage', redis.call('MEMORY', 'USAGE', 'w'))";
+    commands.push([&b"EVAL"[..], script.as_bytes(), b"0"].map(<[u8]>::to_vec).to_vec());
+    let server = Server::on_file("appendonly.aof", &aof(commands), &["appendonly yes"]);
+    let client = &mut server.client();
+    let usage: u64 = client.run("GET usage").text().parse().expect("a number");
+    // Each burst has some 110 kB of pages.
+    assert!(usage < 400_000, "{usage}");
+    assert_eq!(client.server_info("bf", "bf_forgotten"), "30");
+    assert_eq!(client.server_info("bf", "bf_unapplied"), "0");
+    assert_unharmed(&server);
 }

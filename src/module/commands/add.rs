@@ -421,6 +421,7 @@ fn due(paged: &Paged, author: Author) -> Option<i64> {
 pub(super) struct Before {
     bytes: u64,
     items: u64,
+    pages: usize,
     /// Whether it refuses new items.
     full: bool,
     author: Author,
@@ -434,6 +435,7 @@ impl Before {
         Self {
             bytes: paged.bytes(),
             items: paged.items(BEFORE_ALL),
+            pages: paged.pages().pages().len(),
             full: is_full(paged, author),
             author,
             generations: window.map_or((0, 0), |window| (window.first_alive(), window.number)),
@@ -463,13 +465,19 @@ impl Before {
         // that was renamed: additions that sweep a page look.
         let looks = opened > 0 || shift.is_some() || window.sweep.changes == 0;
         let sweeps = window.is_unswept() && matches!(self.author, Author::Client(_));
-        // A copy frees the pages of an emptied window, too.
-        if looks && (sweeps || paged.release(0)) {
+        // Pages of an emptied window leave at least as fast as pages are made: no timer rings while
+        // the server loads. A copy frees them, too.
+        let made = paged.pages().pages().len().saturating_sub(self.pages);
+        let leaves = paged.release(made + FREED);
+        if looks && (sweeps || leaves) {
             sweeps::begin(call.ctx, call.key());
         }
         Growth { shift, opened: opened > 0, layers, filled }
     }
 }
+
+/// Pages of an emptied window that each change frees besides: some microseconds.
+const FREED: usize = 32;
 
 /// Whether it refuses new items.
 #[inline]
