@@ -31,7 +31,9 @@ pub(crate) const ADDRESSABLE: u64 = 1 << 48;
 
 /// The most bytes of bits that a filter with this demand may take.
 pub(crate) fn ceiling(ctx: Context, demand: Demand) -> u64 {
-    if ctx.is_replayed() {
+    // Nothing on a read-only replica is a client's: what a script or another module calls for its
+    // primary, either.
+    if ctx.is_replayed_or(raw::REDISMODULE_CTX_FLAGS_READONLY) {
         return u64::MAX;
     }
     let maxmemory = MAXMEMORY.load(Relaxed);
@@ -94,9 +96,10 @@ fn container() -> u64 {
         .unwrap_or(u64::MAX)
 }
 
-/// Whether no item may be refused: the command is replayed, or this server is a replica. A full
-/// sync has no client, so only the second test recognizes it. That test also exempts commands that
-/// clients send to a writable replica, although these are not replayed.
+/// Whether no item may be refused: the command is replayed, or this server is a replica. Only the
+/// second test recognizes a full sync, which has no client, and what a script or another module
+/// calls for a primary. It also exempts commands that clients send to a writable replica, although
+/// these are not replayed.
 pub(crate) fn must_obey(ctx: Context) -> bool {
     ctx.is_replayed_or(raw::REDISMODULE_CTX_FLAGS_SLAVE)
 }
