@@ -125,6 +125,9 @@ fn the_limit_of_a_replica_does_not_apply_to_its_primary() {
         let reserve = format!("BF.RESERVE own 0.01 10000{kind}");
         assert_eq!(read.run(&reserve), err(NO_MEMORY), "{reserve}");
     }
+    let (tried, error) = add_until_refused(read, "k", "own");
+    assert_eq!(error, NO_GROWTH);
+    assert!(tried.len() < 5_000, "{}", tried.len());
 }
 
 /// The server checks `maxmemory` before a command runs; the module must check what the command

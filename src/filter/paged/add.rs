@@ -32,7 +32,8 @@ use crate::filter::{
 pub enum Author {
     /// A client, at this time. [`Paged::turn`] came before.
     Client(i64),
-    /// A primary or an AOF, whose additions changed the newest generation. They are never refused.
+    /// A primary or an AOF, whose additions changed the newest generation. No filter is full for
+    /// them.
     Obeyed,
 }
 
@@ -127,11 +128,10 @@ impl Paged {
     }
 
     /// Adds an item. For a client of a window, [`Self::turn`] came before. `ceiling` returns the
-    /// bytes that the filter may have in total, and is called only before a page is split for a
-    /// client.
+    /// bytes that the filter may have in total, and is called only before a page is split.
     ///
     /// # Errors
-    /// For a client, `Error::Full` and `Error::Ceiling`. For all, `Error::OutOfMemory`. The filter
+    /// For a client, `Error::Full`. For all, `Error::Ceiling` and `Error::OutOfMemory`. The filter
     /// is unchanged then.
     pub fn add(
         &mut self,
@@ -228,9 +228,8 @@ impl Paged {
     /// generation to open or a page to sweep.
     #[inline]
     fn room(&self, author: Author) -> u64 {
-        let mut room = u64::MAX;
+        let mut room = self.pages.most_slots().saturating_sub(self.pages.slot_count());
         if let Author::Client(now) = author {
-            room = self.pages.most_slots().saturating_sub(self.pages.slot_count());
             room = room.min(self.left(now));
         }
         if let Some(window) = self.window() {
@@ -257,11 +256,11 @@ impl Paged {
         author: Author,
         ceiling: impl FnOnce(Demand) -> u64,
     ) -> Result<(), Error> {
-        let Author::Client(now) = author else {
-            return Ok(());
-        };
         let before = self.pages.find(hash);
-        if self.writing(author).addition(before).new && self.left(now) == 0 {
+        if let Author::Client(now) = author
+            && self.writing(author).addition(before).new
+            && self.left(now) == 0
+        {
             return Err(Error::Full);
         }
         let splits = self.pages.slot_count() >= self.pages.most_slots();

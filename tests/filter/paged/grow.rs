@@ -1,6 +1,6 @@
 //! Filters that grow: nothing is lost, the rate holds at every size, and BF.INFO reports a stack.
 
-use redis_bloom::filter::{Answers, Error, Params, paged::Paged};
+use redis_bloom::filter::{Answers, Author, Error, Params, paged::Paged};
 
 use super::{CLIENT, add, check_equal, check_rate, false_positives, growing, has, paged, try_add};
 use crate::support::{self, fill, filter, item, params};
@@ -132,13 +132,17 @@ fn chunks_do_what_single_additions_do() {
 /// The ceiling is asked only for a page more, and then with what the filter has.
 #[test]
 fn a_ceiling_changes_nothing_and_refuses_only_new_items() {
-    for (mut paged, first) in [(growing(0.01), 0), above(0.01, 5_000)] {
+    for ((mut paged, first), author) in [
+        ((growing(0.01), 0), CLIENT),
+        (above(0.01, 5_000), CLIENT),
+        ((growing(0.01), 0), Author::Obeyed),
+    ] {
         let (mut refused, mut next) = (0, first);
         while refused < 20 {
             let hash = paged.hash(&item(1, next));
             let mut asked = None;
             let before = paged.duplicate().expect("memory");
-            let outcome = paged.add(hash, CLIENT, |demand| {
+            let outcome = paged.add(hash, author, |demand| {
                 asked = Some(demand);
                 demand.present
             });
