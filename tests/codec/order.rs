@@ -312,3 +312,23 @@ fn check_an_empty_chunk_is_refused(filter: &Filter) {
     let mut load = Load::begin(&dump::header(filter).1, u64::MAX).expect("its header");
     assert!(matches!(load.take(iterator, &empty, |_| u64::MAX), Err(Error::Order { .. })));
 }
+
+#[test]
+fn a_repeated_chunk_of_bits_below_pages_changes_no_bit() {
+    let mut full = filter(&params(0.01, 500, 2, 7));
+    fill(&mut full, 1, 500);
+    let paged = full.overflow().expect("a sound filter");
+    let (iterator, data) = dump::at(&paged, 1).expect("a chunk");
+    let at = forge::frame::bits(&data);
+    let word = u64::from_le_bytes(data[at..at + 8].try_into().expect("8 bytes"));
+    for (bits, expected) in [
+        (word, Ok(())),
+        (word & (word - 1), Ok(())),
+        (0, Ok(())),
+        (word | (word + 1), Err(Error::Complete)),
+        (!word, Err(Error::Complete)),
+    ] {
+        let forged = forge::patched(&data, at, &bits.to_le_bytes());
+        assert_eq!(dump::repeat(&paged, iterator, &forged), expected, "{bits:x} of {word:x}");
+    }
+}

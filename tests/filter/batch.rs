@@ -225,3 +225,14 @@ fn avx512_is_used_where_the_processor_has_it() {
     // valgrind hides it, too.
     assert_eq!(uses_avx512(), has && !hidden);
 }
+
+/// Answers take half a byte an item, also where a full filter refuses nothing.
+#[test]
+fn a_full_filter_answers_by_chunks() {
+    let mut filter = filter(&params(0.01, 10, 0, 3));
+    let (items, mut counts) = (items(0, 200), Vec::new());
+    let each = items.iter().map(Vec::as_slice);
+    filter.add_each_uncounted(each, |answers| counts.push(answers.count()));
+    assert_eq!(counts, [64, 64, 64, 8]);
+    assert!(items.iter().all(|item| filter.contains(filter.hash(item))));
+}
