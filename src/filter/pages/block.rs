@@ -20,9 +20,10 @@
 use std::{hint::select_unpredictable, ops::Range};
 
 use super::{
+    Generations,
     select::{Portable, Select},
     slot::Format,
-    words::{WORD, clear, low, read, set, shift_down, shift_up},
+    words::{WORD, clear, low, read, replace, set, shift_down, shift_up, without},
 };
 
 /// Buckets of a block.
@@ -76,9 +77,7 @@ pub(super) fn slot(block: &[u64], format: Format, index: usize) -> u64 {
 #[inline(always)]
 pub(super) fn set_slot(block: &mut [u64], format: Format, index: usize, slot: u64) {
     let width = format.width();
-    let at = block.len() * WORD - (index + 1) * width;
-    clear(block, at, width);
-    set(block, at, slot);
+    replace(block, block.len() * WORD - (index + 1) * width, low(width), slot);
 }
 
 /// What a search in a bucket found.
@@ -191,57 +190,76 @@ pub(super) fn remove(
     shift_up(block, bits - slots * width, bits - index * width, width);
 }
 
-/// Takes out all slots whose payload is `dead`; returns how many are left.
+/// Takes out all slots that are not alive; returns how many are left.
 #[inline(always)]
 pub(super) fn retain(
     select: impl Select,
     block: &mut [u64],
     format: Format,
     slots: usize,
-    dead: impl Fn(u64) -> bool,
+    alive: Generations,
 ) -> usize {
-    let (mut first, mut kept) = (slots, slots);
-    // From the last slot down: what lies below a removed slot has not moved.
-    for number in (0..(BUCKETS + slots).div_ceil(WORD)).rev() {
-        let last = (BUCKETS + slots - number * WORD).min(WORD) - 1;
-        let zeros = !block[number] & u64::MAX >> (WORD - 1 - last);
-        let count = zeros.count_ones() as usize;
-        first -= count;
-        let mut gone = in_groups!(format, dead_slots(block, format, first..first + count, &dead));
+    // The next slot to read, and the ends of what is kept.
+    let (mut first, mut end, mut top) = (0, 0, block.len() * WORD);
+    for number in 0..(BUCKETS + slots).div_ceil(WORD) {
+        let count = (BUCKETS + slots - number * WORD).min(WORD);
+        let ones = u64::MAX >> (WORD - count);
+        let mut ends = block[number] & ones;
+        let zeros = ends ^ ones;
+        let indices = first..first + zeros.count_ones() as usize;
+        first = indices.end;
+        let mut gone = in_groups!(format, retain_slots(block, format, indices, &mut top, alive));
+        let left = count - gone.count_ones() as usize;
+        // From the last one down: what lies below has not moved.
         while gone != 0 {
             let i = gone.ilog2();
             gone ^= 1 << i;
-            let place = number * WORD + select.in_word(zeros, i) as usize;
-            remove(block, format, (kept, place, first + i as usize));
-            kept -= 1;
+            ends = without(ends, select.in_word(zeros, i) as usize, 1);
         }
+        if left > 0 {
+            replace(block, end, u64::MAX >> (WORD - left), ends);
+        }
+        end += left;
     }
-    kept
+    if end < BUCKETS + slots {
+        clear(block, end, top);
+    }
+    end - BUCKETS
 }
 
-/// Returns a bit for each of at most 64 slots: 1 if the slot is dead. Reads `GROUP` slots at once.
-/// The last group may end with bits that are not a slot: `dead` gets them, and its answer is
-/// dropped.
+/// Moves slots that are alive to just below bit `top`, `GROUP` at once. Returns a bit for each of
+/// at most 64: 1 if it is dead.
 #[inline(always)]
-fn dead_slots<const GROUP: usize>(
-    block: &[u64],
+fn retain_slots<const GROUP: usize>(
+    block: &mut [u64],
     format: Format,
     indices: Range<usize>,
-    dead: impl Fn(u64) -> bool,
+    top: &mut usize,
+    alive: Generations,
 ) -> u64 {
-    let (width, count) = (format.width(), indices.len());
-    let (mut gone, mut first) = (0, 0);
-    while first < count {
-        let word = read(block, block.len() * WORD - (indices.start + first + GROUP) * width);
-        let mut group = 0;
+    let (width, bits) = (format.width(), block.len() * WORD);
+    let mut gone = 0;
+    for first in indices.clone().step_by(GROUP) {
+        let ones = u64::MAX >> (WORD - GROUP * width);
+        let mut word = read(block, bits - (first + GROUP) * width) & ones;
+        // The last group may end with bits that are not a slot.
+        let beyond = GROUP.saturating_sub(indices.end - first) * width;
+        let dead = alive.dead(format, GROUP, word) & !low(beyond);
+        let mut left = GROUP * width - beyond;
         for i in 0..GROUP {
-            let slot = word >> ((GROUP - 1 - i) * width) & low(width);
-            group |= u64::from(dead(format.payload(slot))) << i;
+            let at = (GROUP - 1 - i) * width;
+            if dead >> at & 1 == 1 {
+                word = without(word, at, width);
+                left -= width;
+                gone |= 1 << (first + i - indices.start);
+            }
         }
-        gone |= group << first;
-        first += GROUP;
+        if left > 0 {
+            *top -= left;
+            replace(block, *top, u64::MAX >> (WORD - left), word >> beyond);
+        }
     }
-    if count < WORD { gone & low(count) } else { gone }
+    gone
 }
 
 #[inline(always)]

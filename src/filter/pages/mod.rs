@@ -113,6 +113,17 @@ impl Generations {
     pub fn is_alive(self, number: u64) -> bool {
         self.age(number) < self.alive
     }
+
+    /// The lowest bit of each dead slot among the lowest `count` of a word.
+    #[inline(always)]
+    fn dead(self, format: Format, count: usize, slots: u64) -> u64 {
+        let ones = (0..count).fold(0, |ones, i| ones | 1 << (i * format.width()));
+        // Each number may take one bit more: a slot has at least two bits besides.
+        let above = self.most + 1;
+        let numbers = format.payload(slots) & (self.most * ones);
+        let ages = ((self.newest & self.most | above) * ones - numbers) & (self.most * ones);
+        ((ages + above.saturating_sub(self.alive) * ones) >> format.payload_bits) & ones
+    }
 }
 
 /// A slot, and what it says about the hashes of its items.
@@ -500,9 +511,8 @@ impl Pages {
         let (generations, pages) = (self.generations(), self.table.len());
         let Some(swept) = self.table.get_mut(page) else { return };
         let format = self.plan.format(level_of(page, pages));
-        let dead = |payload| !generations.is_alive(payload);
         let before = swept.allocated();
-        let removed = with_select!(select => swept.sweep(select, format, dead));
+        let removed = with_select!(select => swept.sweep(select, format, generations));
         resized(&mut self.bytes, before, swept);
         self.removed(removed as u64);
     }

@@ -38,6 +38,7 @@
 use std::ops::Range;
 
 use super::{
+    Generations,
     block::{self, BUCKETS, Found},
     memory,
     select::{Portable, Select},
@@ -373,7 +374,7 @@ impl Page {
         &mut self,
         select: impl Select,
         format: Format,
-        dead: impl Fn(u64) -> bool,
+        alive: Generations,
     ) -> usize {
         let (mut gone, format) = (0, self.format(format));
         for number in 0..self.blocks().count() {
@@ -384,7 +385,7 @@ impl Page {
             let range = self.range(number);
             let block = &mut self.0[range];
             let slots = block::slots(select, block);
-            let kept = block::retain(select, block, format, slots, &dead);
+            let kept = block::retain(select, block, format, slots, alive);
             self.narrow(format, number, kept);
             gone += slots - kept;
         }

@@ -37,14 +37,29 @@ pub(super) fn set(words: &mut [u64], at: usize, value: u64) {
     }
 }
 
-/// Clears the `width` bits from bit `at` on; `width` is in [0, 63].
+/// Replaces the bits of `ones`, the lowest of which is bit `at`, by those of `value`.
 #[inline(always)]
-pub(super) fn clear(words: &mut [u64], at: usize, width: usize) {
+pub(super) fn replace(words: &mut [u64], at: usize, ones: u64, value: u64) {
     let (word, shift) = (at / WORD, at % WORD);
-    words[word] &= !(low(width) << shift);
+    words[word] &= !(ones << shift);
     if let Some(next) = words.get_mut(word + 1) {
-        *next &= !(low(width) >> 1 >> (WORD - 1 - shift));
+        *next &= !(ones >> 1 >> (WORD - 1 - shift));
     }
+    set(words, at, value);
+}
+
+/// A word without the `width` bits from bit `at` on; those above move down.
+#[inline(always)]
+pub(super) fn without(word: u64, at: usize, width: usize) -> u64 {
+    word & low(at) | (word >> width) & !low(at)
+}
+
+/// Clears the bits `from..to`.
+#[inline(always)]
+pub(super) fn clear(words: &mut [u64], from: usize, to: usize) {
+    let (run, edges) = Edges::cut(words, from, to);
+    run.fill(0);
+    edges.restore(run);
 }
 
 /// Moves the bits `from..to` down by `by` places, in [1, 63]; zeros come in at the top.

@@ -3,7 +3,7 @@
 
 use std::collections::HashMap;
 
-use redis_bloom::filter::pages::{Growth, Pages, Payload};
+use redis_bloom::filter::pages::{Growth, Pages, Payload, Plan};
 
 use super::{crowded, exact_rate, hash, pages};
 
@@ -103,6 +103,32 @@ fn a_window_remembers_what_came_in_it_and_no_more() {
         assert_eq!(model.pages.slot_count(), 0, "nothing is alive");
         while model.pages.join_if_due() {}
         assert_eq!(model.pages.bytes(), crowded(9, PAYLOAD).bytes());
+    }
+}
+
+/// The words of what stays are those that it would have alone.
+#[test]
+fn a_sweep_leaves_the_words_of_what_is_alive() {
+    let widths = [1, 9, 11, 12, 13, 16, 17, 18, 27, 28, 29, 45];
+    for (tag_bits, bits) in widths.into_iter().flat_map(|tag| [1, 3, 8].map(|bits| (tag, bits))) {
+        let payload = Payload::Generation { bits };
+        let plan = Plan { tag_bits, payload, doublings: 0, page_slots: u16::MAX, first_pages: 1 };
+        let [mut swept, mut alone] = [(); 2].map(|()| Pages::new(plan).expect("memory"));
+        let half = 1 << (bits - 1);
+        [&mut swept, &mut alone].into_iter().for_each(|it| it.turn(tag_bits % half, half));
+        let generations = swept.generations();
+        for number in 0..6_000 {
+            // Both pages become long, which sorts slots, before one has others than the other.
+            let payload = if number < 400 { generations.newest } else { number % 11 * 23 };
+            let payload = payload & generations.most;
+            let before = swept.insert(hash(number), payload, |payload| payload).expect("memory");
+            if before.is_none() && generations.is_alive(payload) {
+                alone.insert(hash(number), payload, |payload| payload).expect("memory");
+            }
+        }
+        assert!(alone.slot_count() < swept.slot_count());
+        swept.sweep(0);
+        assert!(swept == alone, "{tag_bits} {bits}");
     }
 }
 
