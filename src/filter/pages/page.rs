@@ -462,8 +462,11 @@ impl Page {
         self.blocks().map(|block| block::slots(Portable, block) as u64).sum()
     }
 
-    /// The long page with these slots, in order of their places.
+    /// The page with these slots, in order of their places: a long one, if there are any.
     fn of_slots(format: Format, slots: &[(Place, u64)]) -> Result<Self, Error> {
+        if slots.is_empty() {
+            return Ok(Self::empty());
+        }
         let mut counts = [0; BLOCKS];
         slots.iter().for_each(|(place, _)| counts[place.block()] += 1);
         let blocks = counts.map(|count| block::words_of(count, format));
@@ -484,7 +487,6 @@ impl Page {
             (start, rest) = (start + blocks[number], later);
         }
         set(&mut page.0, BLOCKS * 16, start as u64);
-        page.fit();
         Ok(page)
     }
 

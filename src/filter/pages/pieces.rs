@@ -240,6 +240,7 @@ impl Pieces {
     fn split_to(&mut self, items: u64) -> Result<usize, Error> {
         let pages = self.plan.pages_of(self.list.iter(), items);
         let pages = usize::try_from(pages).map_err(|_| Error::OutOfMemory(pages))?;
+        memory::reserve(&mut self.list, pages)?;
         let mut next = 0;
         while let Some(Held { reach, page }) = self.list.get_mut(next) {
             let (number, level) = (reach.number(), reach.level);
@@ -248,8 +249,6 @@ impl Pieces {
                 continue;
             }
             let ([zero, one], voids) = self.plan.split(page, level)?;
-            // If there is no memory for the second half, the page stays whole.
-            reserve(&mut self.list, 1)?;
             let before = self.list[next].page.bytes();
             self.bytes = self.bytes - before + zero.bytes() + one.bytes();
             self.list[next] = Held { reach: Reach::of(number, level + 1), page: zero };
