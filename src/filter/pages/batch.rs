@@ -67,8 +67,8 @@ impl Pages {
         });
     }
 
-    /// Prefetches the block of each item of a chunk. Returns the blocks, and whether they are those
-    /// of all items: a short page has others.
+    /// Prefetches the block of each item of a chunk. Returns the blocks, and `false` if a page is
+    /// short; the blocks are of no use then.
     #[inline(always)]
     fn prefetch(&self, hashes: &[Hash]) -> ([&[u64]; CHUNK], bool) {
         let (mut blocks, mut pages, table) = ([&[][..]; CHUNK], [0; CHUNK], &self.table);

@@ -272,21 +272,15 @@ impl Page {
         prefetch(self.0.as_ptr());
     }
 
-    /// Prefetches the block of a place, and returns it, unless the page is short. Reads the
-    /// starts.
+    /// Prefetches the block of a place, and returns it if the page is long. Reads the starts.
     #[inline(always)]
     pub(super) fn prefetch_block(&self, place: Place) -> Option<&[u64]> {
         if self.is_short() {
+            prefetch_lines(self.words());
             return None;
         }
         let block = &self.0[self.range(place.block())];
-        // Lines have 8 words. The first and the last word of a block lie in any of a line.
-        let (mut line, last) = (block.as_ptr(), block.as_ptr().wrapping_add(block.len() - 1));
-        while line < last {
-            prefetch(line);
-            line = line.wrapping_add(8);
-        }
-        prefetch(last);
+        prefetch_lines(block);
         Some(block)
     }
 
@@ -575,6 +569,18 @@ impl Page {
         // caller guarantees.
         self.0 = unsafe { Vec::from_raw_parts(at, len, capacity) };
     }
+}
+
+/// Prefetches all lines of a block.
+#[inline(always)]
+fn prefetch_lines(block: &[u64]) {
+    // Lines have 8 words. The first and the last word of a block lie in any of a line.
+    let (mut line, last) = (block.as_ptr(), block.as_ptr().wrapping_add(block.len() - 1));
+    while line < last {
+        prefetch(line);
+        line = line.wrapping_add(8);
+    }
+    prefetch(last);
 }
 
 /// Checks a block, whose tags end with so many bits that are not 31.
