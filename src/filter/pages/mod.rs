@@ -372,13 +372,13 @@ impl Pages {
             }
             return Ok(Some(payload));
         }
+        if self.slots >= self.plan.most_slots(pages as u64) {
+            return self.insert_and_split(hash, fresh).map(|()| None);
+        }
         let before = page.allocated();
         page.insert(select, spot, found.end, format.slot(spot.tag, fresh))?;
         resized(&mut self.bytes, before, page);
         self.slots += 1;
-        if self.slots > self.plan.most_slots(pages as u64) {
-            self.split_for(hash)?;
-        }
         Ok(None)
     }
 
@@ -417,22 +417,20 @@ impl Pages {
         self.copies = self.copies.min(self.slots);
     }
 
-    /// Splits the next page after an item was added. Without memory for it, the item leaves again.
-    /// A page that became long for the item stays long.
+    /// Adds a slot, then splits the next page. Without memory for that, nothing has changed.
     #[inline(never)]
-    fn split_for(&mut self, hash: Hash) -> Result<(), Error> {
-        let split = self.split();
-        if split.is_err() {
-            let at = self.levels.address(hash, self.table.len());
-            let page = &mut self.table[at.page];
-            let spot = at.spot(page);
-            let found = page.find(select::Portable, spot).slot;
-            let before = page.allocated();
-            found.into_iter().for_each(|(index, _)| page.remove(select::Portable, spot, index));
-            resized(&mut self.bytes, before, page);
-            self.slots -= 1;
-        }
-        split
+    fn insert_and_split(&mut self, hash: Hash, payload: u64) -> Result<(), Error> {
+        let at = self.levels.address(hash, self.table.len());
+        let (page, bytes) = (&mut self.table[at.page], self.bytes);
+        let (spot, old) = (at.spot(page), page.duplicate()?);
+        let end = page.find(select::Portable, spot).end;
+        page.insert(select::Portable, spot, end, spot.format.slot(spot.tag, payload))?;
+        self.bytes = bytes + page.bytes() - old.bytes();
+        self.slots += 1;
+        self.split().inspect_err(|_| {
+            self.table[at.page] = old;
+            (self.bytes, self.slots) = (bytes, self.slots - 1);
+        })
     }
 
     fn split(&mut self) -> Result<(), Error> {
