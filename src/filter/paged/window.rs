@@ -413,6 +413,10 @@ impl Window {
             let next = self.number + 1;
             self.sweep = Sweep { oldest: next, floor: next, page: 0, changes: 0 };
             let mut gone = pages.clear();
+            // One page is freed at once.
+            if gone.len() == 1 {
+                gone.clear();
+            }
             // The longer list takes the other. Without memory for both, one is freed at once.
             if leaving.len() < gone.len() {
                 std::mem::swap(leaving, &mut gone);

@@ -170,6 +170,17 @@ fn a_window_of_which_nothing_is_alive_is_emptied_at_once() {
     }
 }
 
+/// A single page needs no timer.
+#[test]
+fn a_small_window_is_emptied_without_a_rest() {
+    let fresh = paged(&params(0.01, 100, 2, 1), Some(timed(4, true)));
+    let mut window = fresh.duplicate().expect("memory");
+    (0..50).for_each(|number| _ = add(&mut window, 1, number, 0).expect("room"));
+    assert!(window.forget(5 * SLOT).is_some());
+    assert!(!window.release(0));
+    assert_eq!(window.memory(|_| 0), fresh.memory(|_| 0));
+}
+
 fn emptied_at_once(params: &Params, items: u64) {
     let fresh = paged(params, Some(timed(4, true)));
     let mut window = fresh.duplicate().expect("memory");
