@@ -243,7 +243,7 @@ fn keep_rate(pages: &mut Pages, asked: f64, limited: bool) -> Result<(), Unmerge
     let (plan, rate) = (pages.plan(), pages.sample().error_rate);
     let unit =
         f64::from(plan.page_slots) / PAGE_BUCKETS as f64 * libm::exp2(-f64::from(plan.tag_bits));
-    let count = pages.pages().len().max(1) as u64;
+    let count = pages.pages().len() as u64;
     let level = count.ilog2();
     let planned = plan.first_pages.ilog2() + u32::from(plan.doublings);
     // What is done of the present doubling: x - x^2 / 4 of 3/4.

@@ -267,7 +267,7 @@ impl Paged {
         if before.is_none() && splits {
             let pages_bytes = self.pages.bytes();
             let present = pages_bytes + self.base().map_or(0, base_bytes);
-            let wanted = present + pages_bytes / self.pages.pages().len().max(1) as u64;
+            let wanted = present + pages_bytes / self.pages.pages().len() as u64;
             Demand { present, wanted }.check(ceiling)?;
         }
         Ok(())

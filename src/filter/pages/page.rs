@@ -53,7 +53,7 @@ use crate::filter::{
 
 pub(super) const BLOCKS: usize = 31;
 pub(in crate::filter) const PAGE_BUCKETS: usize = BLOCKS * BUCKETS;
-/// Words of a long page without slots. No page has so many.
+/// Words of a long page without slots. A short page has fewer words, a long one more.
 pub(super) const LEAST_WORDS: usize = HEADER + BLOCKS;
 /// Words of the starts.
 pub(super) const HEADER: usize = (BLOCKS + 1) / LANES;
@@ -66,7 +66,9 @@ const ONES: u64 = 0x0001_0001_0001_0001;
 /// whose slots a union and a join compare with each other, where pages are forged or an
 /// attacker makes items for one bucket. Starts have 16 bits.
 const MOST_SLOTS: usize = 1 << 11;
-const _: () = assert!(LEAST_WORDS + BLOCKS * MOST_SLOTS * 58 / WORD <= u16::MAX as usize);
+/// Bits of the widest slot of a long page and of its zero among the ends.
+const MOST_BITS: usize = 58;
+const _: () = assert!(LEAST_WORDS + BLOCKS * MOST_SLOTS * MOST_BITS / WORD <= u16::MAX as usize);
 
 /// Bits that tell the 31 places of a bucket of a short page apart.
 pub(super) const REST_BITS: u8 = 5;
@@ -120,7 +122,7 @@ impl Spot {
     }
 }
 
-/// The slots of some items, in 1,984 buckets. No words stand for those of [`NO_SLOTS`].
+/// The slots of some items, in 1,984 buckets. Without slots, it has no words: see [`NO_SLOTS`].
 #[derive(Debug, PartialEq, Eq)]
 pub struct Page(Vec<u64>);
 
@@ -213,6 +215,7 @@ impl Page {
     /// The block of these words. That of a page without an allocation is `NO_SLOTS`.
     #[inline(always)]
     fn block(&self, words: Range<usize>) -> &[u64] {
+        debug_assert!(self.0.is_empty() || words.end <= self.0.len(), "{words:?}");
         self.0.get(words).unwrap_or(&NO_SLOTS)
     }
 
@@ -583,7 +586,7 @@ fn prefetch_lines(block: &[u64]) {
     prefetch(last);
 }
 
-/// Checks a block, whose tags end with so many bits that are not 31.
+/// Checks a block, whose tags end with `rest_bits` bits of a place, which is below 31.
 fn check_block(
     block: &[u64],
     format: Format,

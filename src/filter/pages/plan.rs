@@ -101,7 +101,7 @@ pub const MAX_PAGES: u64 = 1 << 40;
 const MAX_TAG_BITS: u8 = 45;
 
 /// The longest tag of a slot, with 3 bits for levels of longer tags. With 5 bits more in a short
-/// page, a marker and the longest payload it has 62 bits.
+/// page, a marker and the longest payload, a slot has 62 bits.
 const MAX_SLOT_TAG_BITS: u8 = 48;
 
 impl Plan {

@@ -20,14 +20,14 @@ use super::words::low;
 /// The widths of a slot. All slots of a page have the same.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Format {
-    /// Bits of a tag when its item is added: r, in [1, 48].
+    /// Bits of a tag when its item is added: r, in [1, 48]; in a short page in [6, 53].
     pub tag_bits: u8,
     /// Bits of a payload: c, in [0, 8].
     pub payload_bits: u8,
 }
 
 impl Format {
-    /// Bits of a slot, in [2, 57].
+    /// Bits of a slot, in [2, 57]; in a short page in [7, 62].
     #[inline(always)]
     pub(super) fn width(self) -> usize {
         usize::from(self.tag_bits) + 1 + usize::from(self.payload_bits)
