@@ -7,10 +7,10 @@ use std::{
 
 use redis_bloom::filter::{
     Error,
-    pages::{END, Growth, Pages, Payload, Pieces},
+    pages::{END, Growth, Pages, Payload, Pieces, Plan},
 };
 
-use super::{COUNT, Counts, crowded, hash, pages};
+use super::{COUNT, Counts, crowded, hash, pages, short};
 
 thread_local! {
     /// Allocations of this thread that succeed before the next one fails; `None`: all do.
@@ -96,8 +96,9 @@ fn struggle<T>(
 
 #[test]
 fn an_operation_without_memory_changes_nothing() {
-    for payload in [Payload::Nothing, COUNT] {
-        let (mut pages, mut steady) = (crowded(12, payload), crowded(12, payload));
+    // With tags of one bit, short pages are split.
+    for (bits, payload) in [(1, Payload::Nothing), (12, Payload::Nothing), (12, COUNT)] {
+        let [mut pages, mut steady] = [bits; 2].map(|bits| crowded(bits, payload));
         let mut failures = 0;
         for number in 0..6_000 {
             failures += struggle(&mut pages, &mut steady, |pages| pages.raise(hash(number)));
@@ -119,6 +120,52 @@ fn an_operation_without_memory_changes_nothing() {
         assert_eq!(pages, steady);
         assert_eq!((pages.slot_count(), pages.pages().len()), (0, 1));
     }
+}
+
+/// The item that makes page 1 long is the one after which page 0 is split.
+#[test]
+fn a_short_page_is_short_again_if_a_split_finds_no_memory() {
+    let plan = Plan { first_pages: 2, ..crowded(12, COUNT).plan() };
+    let full = || {
+        let (mut pages, mut counts) = (Pages::new(plan).expect("memory"), [0; 2]);
+        // A short page has room for 102 slots of 1 + 12 + 4 + 5 bits and their zeros.
+        for hash in (0..).map(hash) {
+            let page = (hash.block & 1) as usize;
+            if counts[page] < [410, 102][page] && pages.raise(hash) == Ok(0) {
+                counts[page] += 1;
+            }
+            if counts == [410, 102] {
+                return pages;
+            }
+        }
+        unreachable!()
+    };
+    let (mut pages, mut steady) = (full(), full());
+    assert!(pages.pages()[1].words().len() < 39);
+    let last = (5_000..).map(hash).find(|&hash| hash.block & 1 == 1 && pages.count(hash) == 0);
+    let last = last.expect("an item of page 1");
+    let failures = struggle(&mut pages, &mut steady, |pages| pages.raise(last));
+    assert!(failures > 5, "{failures}: the test shows nothing");
+    assert_eq!((pages.pages().len(), pages.slot_count()), (3, 513));
+    assert!(pages.pages()[1].words().len() > 39);
+}
+
+#[test]
+fn short_pages_are_joined_when_there_is_memory() {
+    let (mut pages, mut odd) = short::apart();
+    let mut steady = pages.duplicate().expect("memory");
+    while steady.pages().len() == 3 {
+        let hash = odd.pop().expect("an item");
+        assert_eq!((starved(0, || pages.lower(hash)), steady.lower(hash)), (1, 1));
+    }
+    let failures = (0..).find(|&left| {
+        let before = pages.duplicate().expect("memory");
+        let joined = starved(left, || pages.join_if_due());
+        assert!(joined || pages == before);
+        joined
+    });
+    assert!(failures > Some(3), "{failures:?}: the test shows nothing");
+    assert_eq!(pages, steady);
 }
 
 #[test]

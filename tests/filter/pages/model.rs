@@ -3,7 +3,7 @@
 
 use std::collections::HashMap;
 
-use redis_bloom::filter::pages::{Growth, Pages, Payload};
+use redis_bloom::filter::pages::{Growth, Pages, Payload, Plan};
 
 use super::{COUNT, Counts, add, crowded, exact_rate, hash, pages};
 
@@ -187,8 +187,11 @@ fn nothing_that_was_added_is_absent_at_any_size() {
 /// (`make test-pure` runs this with the portable one, too).
 #[test]
 fn chunks_do_what_single_operations_do() {
-    for payload in [Payload::Nothing, COUNT] {
-        let (mut single, mut batch) = (crowded(10, payload), crowded(10, payload));
+    for (payload, first_pages) in
+        [(Payload::Nothing, 1), (COUNT, 1), (Payload::Nothing, 8), (COUNT, 8)]
+    {
+        let plan = Plan { first_pages, ..crowded(10, payload).plan() };
+        let [mut single, mut batch] = [plan; 2].map(|plan| Pages::new(plan).expect("memory"));
         let most = payload.most();
         let raise = |payload: u64| (payload + 1).min(most);
         let mut random = Random(5);

@@ -1,6 +1,9 @@
 //! Short pages: what they answer, when they become long, and how long pages meet them.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::{
+    cmp::min,
+    collections::{BTreeMap, BTreeSet},
+};
 
 use redis_bloom::filter::{
     Hash,
@@ -109,16 +112,67 @@ fn short_pages_split_and_join() {
         assert_eq!(pages.lower(of_page(page, number)), 1);
     }
     assert_eq!(pages, crowded(16, COUNT));
+}
 
-    // Two short ones: the items of the long one leave, and others come before the join.
-    let plan = Plan { first_pages: 2, ..pages.plan() };
-    let mut reserved = Pages::new(plan).expect("memory");
-    (0..500).for_each(|number| _ = reserved.raise(hash(number)));
-    (0..500).for_each(|number| assert_eq!(reserved.lower(hash(number)), 1));
-    assert_eq!(reserved, Pages::new(plan).expect("memory"));
-    (0..60).for_each(|number| _ = reserved.raise(hash(number)));
-    assert!(is_short(&reserved, 0) && is_short(&reserved, 1));
-    assert_eq!(reserved, copy(&reserved));
+/// Three pages: a long one with the items that are returned, and short ones with 20 items each,
+/// which are joined when items of the long one leave.
+pub(super) fn apart() -> (Pages, Vec<Hash>) {
+    let mut pages = crowded(16, COUNT);
+    let of = |page: u64| move |number: u64| Hash { block: number << 2 | page, ..hash(number) };
+    let mut odd: Vec<_> = (0..800).map(of(1)).chain((0..200).map(of(3))).collect();
+    odd.iter().for_each(|&hash| _ = pages.raise(hash));
+    while pages.pages().len() > 3 {
+        assert_eq!(pages.lower(odd.pop().expect("an item")), 1);
+    }
+    for hash in (0..20).map(of(0)).chain((20..40).map(of(2))) {
+        assert_eq!(pages.raise(hash), Ok(0));
+    }
+    assert_eq!([0, 1, 2].map(|page| is_short(&pages, page)), [true, false, true]);
+    assert_eq!(pages.pages().len(), 3);
+    (pages, odd)
+}
+
+#[test]
+fn two_short_pages_are_joined() {
+    let (mut pages, mut odd) = apart();
+    let mut left = slots(&pages);
+    while pages.pages().len() == 3 {
+        assert_eq!(slots(&pages), left);
+        let before = odd.pop().expect("an item");
+        let (place, ..) = key(before, 0);
+        left.retain(|&(at, known, block), _| {
+            at != place || (block ^ before.block) & ((1 << known) - 1) != 0
+        });
+        assert_eq!(pages.lower(before), 1);
+    }
+    assert!(!is_short(&pages, 0));
+    // A tag of level 1 has at most 16 bits: with an address bit more, it loses the highest.
+    let known =
+        |((place, known, block), payload): (_, u64)| ((place, min(known, 17), block), payload);
+    assert_eq!(slots(&pages), left.into_iter().map(known).collect());
+    assert_eq!(pages, copy(&pages));
+}
+
+/// Slots of 62 bits, in a page of a level whose tags have all the bits that they may have.
+#[test]
+fn the_widest_slots_are_short() {
+    let payload = Payload::Count { bits: 8 };
+    let plan = Plan { tag_bits: 45, payload, doublings: 0, page_slots: 256, first_pages: 1 };
+    let mut pages = Pages::new(plan).expect("memory");
+    let crowd = |number: u64| Hash { block: number << 3, ..hash(number) };
+    let few = |number: u64| Hash { block: (number << 3) + number % 7 + 1, ..hash(number) };
+    (0..1_800).for_each(|number| _ = pages.raise(crowd(number)));
+    assert_eq!(pages.pages().len(), 8);
+    for number in 0..70 {
+        for before in 0..256 {
+            assert_eq!(pages.raise(few(number)), Ok(before));
+        }
+    }
+    assert!((1..8).all(|page| is_short(&pages, page)));
+    assert!((0..70).all(|number| pages.count(few(number)) == 256));
+    assert!((0..1_800).all(|number| pages.count(crowd(number)) == 1));
+    assert!((0..70).all(|number| pages.count(few(number + 70)) == 0));
+    assert_eq!(pages, copy(&pages));
 }
 
 /// A stored page without slots has a few bytes. What holds it takes more, and is counted.
