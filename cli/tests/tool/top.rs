@@ -29,7 +29,7 @@ fn top_without_a_terminal_prints_all_filters_once() {
     ] {
         let ran = run_at(&server, words);
         assert_eq!(ran.code, 0, "{words}");
-        assert!(ran.stderr.starts_with("All: 1.86 kB allocated, 3.39 kB with"), "{ran:?}");
+        assert!(ran.stderr.starts_with("All: 1.89 kB allocated, 3.42 kB with"), "{ran:?}");
         let shown: Vec<_> =
             ran.stdout.lines().skip(1).map(|line| line.split(' ').next().unwrap()).collect();
         assert_eq!(shown, names, "{words}");
