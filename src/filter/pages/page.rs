@@ -122,7 +122,7 @@ impl Spot {
     }
 }
 
-/// The slots of some items, in 1,984 buckets. Without slots, it has no words: see [`NO_SLOTS`].
+/// The slots of some items, in 1,984 buckets. Without slots, it has no words: see `NO_SLOTS`.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Page(Vec<u64>);
 
