@@ -286,7 +286,8 @@ fn family(reader: &mut Reader) -> Result<Family, Error> {
     }
 }
 
-/// The records of a header that this release knows. That of pages precedes that of a window.
+/// The records of a header that this release knows. The record of pages precedes the record of a
+/// window.
 fn records(reader: &mut Reader, plan: &mut Plan) -> Result<(), Error> {
     let mut last = 0;
     for _ in 0..reader.u16()? {

@@ -11,8 +11,8 @@
 //!
 //! If a filter that grows was reserved, its first layer stays below the pages when it is full
 //! ([`Paged::above`]). The layer is made for 3/4 of the error rate, and the pages take 1/4. Without
-//! a layer, the pages have the whole rate. A number is that of the generation in which an item came
-//! last.
+//! a layer, the pages have the whole rate. The payload of a window is the number of the
+//! generation in which an item came last.
 //!
 //! `EXPANSION` does not decide how a paged filter grows. It says what [`Paged::stack`] reports, and
 //! 0 makes the filter refuse new items at its capacity.
@@ -131,7 +131,7 @@ impl Paged {
     /// The filter with empty pages above a full layer of the filter of `params`. Calls `base` last.
     ///
     /// # Errors
-    /// Those of [`check_ranges`].
+    /// The errors of [`check_ranges`].
     pub fn above(base: impl FnOnce() -> Layer, params: &Params) -> Result<Self, Error> {
         check_ranges(params.error_rate, params.capacity)?;
         let pages = Pages::new(plan_above(params.error_rate)?)?;

@@ -187,7 +187,7 @@ struct Address {
 }
 
 impl Address {
-    /// The same in its page.
+    /// Where the item belongs in its page.
     #[inline(always)]
     fn spot(self, page: &Page) -> Spot {
         page.spot(self.format, self.place, self.tag)

@@ -212,7 +212,7 @@ impl Page {
         self.start(block)..self.start(block + 1)
     }
 
-    /// The block of these words. That of a page without an allocation is `NO_SLOTS`.
+    /// The block of these words. A page without an allocation has the block `NO_SLOTS`.
     #[inline(always)]
     fn block(&self, words: Range<usize>) -> &[u64] {
         debug_assert!(self.0.is_empty() || words.end <= self.0.len(), "{words:?}");
@@ -231,12 +231,12 @@ impl Page {
         if self.is_short() { REST_BITS } else { 0 }
     }
 
-    /// The widths of the slots of this page, if those of a long one are `format`.
+    /// The widths of the slots of this page, if a long page has slots of `format`.
     fn format(&self, format: Format) -> Format {
         Format { tag_bits: format.tag_bits + self.rest_bits(), ..format }
     }
 
-    /// Where an item belongs; format, place, and tag are those of a long page.
+    /// Where an item belongs. Format, place and tag are given as for a long page.
     #[inline(always)]
     pub(super) fn spot(&self, format: Format, place: Place, tag: u64) -> Spot {
         if self.is_short() {
@@ -339,7 +339,7 @@ impl Page {
         Ok(())
     }
 
-    /// The same as a long page, and one more slot.
+    /// A long page with the slots of this short one, and one more slot.
     #[cold]
     fn long(&self, format: Format, last: Option<(Place, u64)>) -> Result<Self, Error> {
         let mut slots = Vec::new();
@@ -438,7 +438,8 @@ impl Page {
         self.fit();
     }
 
-    /// The slots as those of a long page. Those of a long one are in order of their places.
+    /// The slots, with the widths of a long page. A long page returns them in order of their
+    /// places.
     #[inline(always)]
     pub(super) fn slots(&self, format: Format) -> impl Iterator<Item = (Place, u64)> {
         let format = self.format(format);

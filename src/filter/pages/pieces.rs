@@ -215,7 +215,7 @@ impl Pieces {
     ///
     /// # Errors
     /// `Error::OutOfMemory`: all pages are still there, and another try may succeed.
-    /// `Error::Capacity` if they do not cover all positions, and that of `Pages::from_pages`.
+    /// `Error::Capacity` if they do not cover all positions, and the error of `Pages::from_pages`.
     pub fn finish(&mut self, copies: u64) -> Result<Pages, Error> {
         if (self.start, self.end()) != (0, END) {
             return Err(Error::Capacity(self.list.len() as u64));

@@ -85,7 +85,7 @@ impl Classic {
     }
 
     /// Whether `each` is true for all positions of an item, up to the first for which it is not.
-    /// `passing` is that of the layer.
+    /// `passing` is the field of the layer.
     #[inline]
     fn all(&self, passing: u64, hash: Hash, each: impl FnMut(u64) -> bool) -> bool {
         let Self { bits, probes, rule, .. } = *self;

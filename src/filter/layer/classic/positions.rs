@@ -19,7 +19,7 @@ use crate::filter::hash::Hash;
 /// The largest prime below 2^64.
 const PRIME: u64 = 0xFFFF_FFFF_FFFF_FFC5;
 
-/// RedisBloom. `passing` is that of the layer.
+/// RedisBloom. `passing` is the field of the layer.
 #[inline]
 pub(super) fn remainder(
     hash: Hash,
