@@ -53,7 +53,7 @@ SERVERS ?=
 export SETUP ?=
 # If set, targets that run tests on platforms and servers write their results into docs/internals/platforms.md.
 export RECORD ?=
-# The tests of the tool wait more than they compute: some more at once than there are processors.
+# The tests of server and tool wait more than they compute: some more at once than there are processors.
 AT_ONCE := RUST_TEST_THREADS="$${RUST_TEST_THREADS:-$$(($$(nproc) > 4 ? 8 : 2 * $$(nproc)))}"
 # In CI the build must use the committed Cargo.lock.
 LOCKED := $(if $(CI),--locked)
@@ -203,7 +203,7 @@ SERVER_TESTS := CARGO_PROFILE_TEST_OPT_LEVEL=1 REDIS_BLOOM_SO="$$(realpath "$(SO
 .PHONY: test-server
 test-server: build ## Tests of the release build in a real server
 	@scripts/setup tests
-	$(SERVER_TESTS) --show-output
+	$(AT_ONCE) $(SERVER_TESTS) --show-output
 
 CLI_TESTS := REDIS_BLOOM_SO="$$(realpath "$(SO)")" $(AT_ONCE) cargo test --profile cli --package redis-bloom-cli $(LOCKED)
 
@@ -218,7 +218,7 @@ test-quick: build ## The tests of test-pure, test-server and test-cli without th
 	skip=$$(scripts/long-tests tests/filter tests/codec examples/sizing); \
 		cargo test $(PURE) $(LOCKED) -- $$skip
 	skip=$$(scripts/long-tests tests/server); \
-		$(SERVER_TESTS) $$skip
+		$(AT_ONCE) $(SERVER_TESTS) $$skip
 	skip=$$(scripts/long-tests cli/tests/tool); \
 		$(CLI_TESTS) -- $$skip
 	@echo "The $$(grep -vc '^#' tests/long) tests of tests/long were left out: make test runs them."
@@ -239,12 +239,17 @@ test-clients: build $(dir $(CLIENT_RS))Cargo.lock ## Real clients against a live
 	@scripts/setup clients
 	REDIS_BLOOM_SO="$$(realpath "$(SO)")" scripts/test-clients
 
-# What all need is installed and built before, so that they only test at the same time.
+.PHONY: build-clients
+build-clients: build $(dir $(CLIENT_RS))Cargo.lock ## Check and build the libraries and all that test-clients runs
+	@scripts/setup clients
+	scripts/test-clients build
+
+# What the tests need is installed and built before, so that they only test at the same time.
 .PHONY: test-waiting
-test-waiting: build ## test-cli and test-monitoring at the same time, then test-clients, whose guards have timeouts of 0.1 s
+test-waiting: build ## test-cli and test-monitoring beside build-clients, then test-clients, whose guards have timeouts of 0.1 s
 	@scripts/setup tests clients monitoring
 	cargo test --profile cli --package redis-bloom-cli --no-run $(LOCKED)
-	scripts/at-once test-cli test-monitoring
+	scripts/at-once test-cli test-monitoring build-clients
 	@$(MAKE) --no-print-directory test-clients
 
 .PHONY: test-monitoring

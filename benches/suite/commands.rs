@@ -63,7 +63,7 @@ const STAGES: [Stage; 4] = [
     // 2,000 * (2^11 - 1) items make the twelfth layer of a peer. This module has pages above one
     // layer.
     Stage {
-        title: "reserved for 2,000, 4.5 M items",
+        title: "Reserved for 2,000, with 4.5 M items",
         capacity: 2_000,
         filled: 4_500_000,
         starts: 1,

@@ -49,8 +49,8 @@ pub(crate) fn measure(section: &mut Section) {
     }
     section.heading("COUNTING, 2 M items, 30 % full");
     section.say(&format!(
-        "CPU nanoseconds per item, and in brackets the ratio to the plain filter. The ratio of a \
-         deletion is that to an addition to the plain filter. Medians of {STARTS} starts of the \
+        "CPU nanoseconds per item, and in brackets the ratio to the plain filter. A deletion \
+         is compared with an addition to the plain filter. Medians of {STARTS} starts of the \
          servers, with {ROUNDS} turns after each."
     ));
     let mut rows = Vec::new();
@@ -133,11 +133,12 @@ fn against_cuckoo(section: &mut Section, peer: &Contender) {
     section
         .heading(&format!("COUNTING and the cuckoo filter of {}, 2 M items, 80 % full", peer.name));
     section.say(&format!(
-        "As before; in brackets the ratio to the cuckoo filter (`CF.RESERVE key {CAPACITY}`, \
-         `CF.ADD` and `CF.INSERT`, `CF.EXISTS` and `CF.MEXISTS`). `CF.DEL` takes one item, so the \
-         cuckoo filter deletes one by one in both rows. COUNTING is reserved at {:.2} %: a filter \
-         that may grow starts far below the rate that it is reserved at. At 80 % full it then has \
-         at most 1.02 times the measured error rate of the cuckoo filter.",
+        "Measured as in the table above; in brackets the ratio to the cuckoo filter \
+         (`CF.RESERVE key {CAPACITY}`, `CF.ADD` and `CF.INSERT`, `CF.EXISTS` and \
+         `CF.MEXISTS`). `CF.DEL` takes one item, so the cuckoo filter deletes one by one in both \
+         rows. COUNTING is reserved at {:.2} %, because the rate of a filter that may grow starts \
+         far below its configured rate. At 80 % full it then has at most 1.02 times the measured \
+         error rate of the cuckoo filter.",
         rate * 100.0
     ));
     section.table(&["work", "batch", "cuckoo filter", "COUNTING"], &rows);

@@ -48,9 +48,9 @@ pub(crate) fn run() -> Option<Section> {
          filled by `BF.MADD` in batches of {BATCH}. A row of additions covers the items from the \
          size above to its own size. CPU nanoseconds of the server's main thread per item, the \
          lowest of {ROUNDS} filters. In brackets: the ratio to the first column, a median over \
-         filters. Bits are `BF.INFO` `SIZE` divided by the items added. Filters of layers take \
-         most just after they opened a layer. A classic filter of the right size needs 9.6 bits at \
-         1 % and 14.4 at 0.1 %, and cannot grow."
+         filters. Bits are `BF.INFO` `SIZE` divided by the items added. A filter of layers \
+         takes the most memory per item just after it has opened a layer. A classic filter of the \
+         right size needs 9.6 bits at 1 % and 14.4 at 0.1 %, and cannot grow."
     ));
     let mut entrants = Vec::new();
     for contender in &contender::filters() {

@@ -124,7 +124,7 @@ pub(crate) fn run() -> Option<Section> {
         ("load: faster than awk and redis-cli --pipe", cell(&ratio_made, ratio_made.most(), "x")),
         ("load: faster than redis-cli --pipe alone", cell(&ratio, ratio.most(), "x")),
         ("server busy", cell(&busy, busy.most(), "")),
-        ("client's CPU time by the server's", cell(&share, share.least(), "")),
+        ("client's CPU time divided by the server's", cell(&share, share.least(), "")),
         ("client's peak of memory", cell(&peak, peak.least(), " MB")),
         ("dump, MB a second", cell(&dumped, dumped.most(), "")),
         ("restore, MB a second", cell(&restored, restored.most(), "")),
@@ -138,7 +138,7 @@ pub(crate) fn run() -> Option<Section> {
         busy.median(),
     );
     section.target(
-        "load: the client's CPU time by the server's",
+        "load: the client's CPU time divided by the server's",
         Bound::AtMost(1.0),
         share.median(),
     );
@@ -148,7 +148,7 @@ pub(crate) fn run() -> Option<Section> {
         ratio_made.median(),
     );
     section.target(
-        "load: the client's memory by 128 MiB",
+        "load: the client's memory divided by 128 MiB",
         Bound::AtMost(1.0),
         peak.most() * 1e6 / f64::from(128 << 20),
     );

@@ -46,7 +46,8 @@ pub(crate) fn run() -> Option<Section> {
     section.say(&format!(
         "Sliding-window filters, at 1 %. Unless a table says otherwise, a window here has all its \
          generations: {GENERATIONS} full ones, and a newest one that additions fill. So a window \
-         of N items has more than N. It is compared with plain filters for N items."
+         of N items has more than N. A window of N items is compared with plain filters for N \
+         items."
     ));
     in_process(&mut section);
     for (size, title) in SIZES {
@@ -562,8 +563,8 @@ fn repeated(section: &mut Section) {
     assert!(bytes[0] > 0.0, "additions are written");
     section.heading("The AOF");
     section.say(&format!(
-        "{TURN} new items, added one by one, took {:.1} bytes of the AOF an item; the same items, \
-         added again one by one and in batches of {BATCH}, {:.1} and {:.1}.",
+        "{TURN} new items, added one by one, took {:.1} bytes of the AOF an item. Adding the same \
+         items again took {:.1} bytes one by one, and {:.1} in batches of {BATCH}.",
         bytes[0] / TURN as f64,
         bytes[1] / TURN as f64,
         bytes[2] / TURN as f64
