@@ -53,6 +53,29 @@ fn assert_equal(primary: &mut Client, replica: &Server) {
     assert!(!replica.log().contains("CRITICAL"), "{}", replica.log());
 }
 
+/// A clock that is ahead for a moment makes no item leave that was added before at a right time.
+#[test]
+fn a_clock_that_was_ahead_does_not_age_older_generations() {
+    let clock = Clock::new();
+    let server = at(&clock).start();
+    let client = &mut server.client();
+    assert_eq!(client.run(RESERVE), ok());
+    let [right, ahead, back] = ["right", "ahead", "back"].map(|name| numbered(name, 100));
+    for (hours, items) in [(0, &right), (20, &ahead), (1, &back)] {
+        clock.set(hours * HOUR);
+        add(client, items);
+    }
+    for hours in [12, 23] {
+        clock.set(hours * HOUR);
+        assert_eq!(found(client, &right), 100, "after {hours} hours");
+    }
+    clock.set(24 * HOUR);
+    assert_eq!(found(client, &back), 100);
+    clock.set(31 * HOUR);
+    assert_eq!((found(client, &right), found(client, &back)), (0, 0), "T (1 + 1/G) have passed");
+    assert_unharmed(&server);
+}
+
 #[test]
 fn an_item_is_remembered_for_the_window_and_forgotten_after_it() {
     let clock = Clock::new();

@@ -204,13 +204,19 @@ impl Window {
         self.due(now).is_some()
     }
 
-    /// Moves all starts back, so that the newest generation starts at `start`. If the clock was
-    /// ahead before, items are remembered for longer. If it is behind now, they are forgotten early
-    /// once it is right again. The two cases cannot be told apart.
+    /// Moves the newest generation back to `start`, and older ones as far as they must go, so that
+    /// T/G lie between two. If the clock was ahead before, items are remembered for longer. If it
+    /// is behind now, they are forgotten early once it is right again. The two cases cannot be told
+    /// apart.
     fn move_back(&mut self, start: i64) {
+        let Span::Time(span) = self.rules.span else { return };
+        let part = span.div_ceil(self.rules.generations.into()) as i64;
         let by = self.newest().start.saturating_sub(start);
-        for generation in &mut self.generations {
-            generation.start = generation.start.saturating_sub(by);
+        let mut latest = start;
+        for generation in self.generations.iter_mut().rev() {
+            let old = generation.start;
+            generation.start = old.saturating_sub(by).max(old.min(latest));
+            latest = latest.saturating_sub(part);
         }
     }
 
@@ -357,6 +363,10 @@ impl Paged {
         let Some((_, _, leaving)) = self.window_mut() else {
             return false;
         };
+        // Most windows have none: a write would copy a page of memory while a child saves.
+        if leaving.is_empty() {
+            return false;
+        }
         leaving.truncate(leaving.len().saturating_sub(pages));
         if leaving.is_empty() {
             *leaving = Vec::new();
