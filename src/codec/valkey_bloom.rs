@@ -140,7 +140,8 @@ fn count(layers: u64) -> Result<usize, Error> {
     }
 }
 
-/// Reads a filter with the `ENCODING_VERSION` and at most `ceiling` bytes of bits.
+/// Reads a filter with the `ENCODING_VERSION` and at most `ceiling` bytes of bits. A filter that
+/// the allocator refuses is read to its end all the same, so that what comes after it can be read.
 ///
 /// # Errors
 /// Any [`Error`]; nothing stays allocated.
@@ -149,14 +150,20 @@ pub fn load(source: &mut impl NumberSource, ceiling: u64) -> Result<Filter, Erro
     let (rate, tightening) = (source.double()?, source.double()?);
     let random = source.unsigned()?;
     let mut filter = Arriving::new(expansion, rate, tightening, random, ceiling)?;
+    let mut refused = None;
     for left in (0..layers).rev() {
         let capacity = source.unsigned()?;
         // All layers but the last are full.
         let items = if left == 0 { source.unsigned()? } else { capacity };
         let bitmap = source.next()?;
-        filter.take(bitmap.as_ref(), capacity, items)?;
+        if refused.is_none() {
+            match filter.take(bitmap.as_ref(), capacity, items) {
+                Err(Error::Filter(error @ FilterError::OutOfMemory(_))) => refused = Some(error),
+                taken => taken?,
+            }
+        }
     }
-    filter.finish()
+    refused.map_or_else(|| filter.finish(), |error| Err(error.into()))
 }
 
 /// Reads a blob into a filter of at most `ceiling` bytes of bits.

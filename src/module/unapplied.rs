@@ -19,7 +19,7 @@ use super::{
     effects, limit, stats,
     value::Stored,
 };
-use crate::codec::native::dump;
+use crate::{codec::native::dump, command::refusal::Refusal};
 
 /// Reports a command, or a filter that the server loads. The log has a pace of its own for these,
 /// so that warnings that clients cause do not hide them, and each line has the total.
@@ -48,6 +48,13 @@ pub(crate) fn leave_placeholder(ctx: Context, name: Str, lacks: bool) {
     let deleted = match Stored::complete_in_key(&mut key) {
         Ok(None) => false,
         Ok(Some(_)) if lacks => true,
+        // COPY or RESTORE made the placeholder. The AOF has that command, which may succeed when
+        // the server starts again, and the filter would lack the items.
+        Err(refusal) if lacks && refusal == Refusal::PLACEHOLDER => {
+            drop(key);
+            let begun = Stored::placeholder().map(|value| dump::header(&value));
+            return effects::placeholder(ctx, name, true, begun);
+        }
         _ => return,
     };
     if deleted {

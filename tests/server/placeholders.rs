@@ -3,8 +3,8 @@
 
 use crate::{
     harness::{
-        Client, NO_COPY, Server, assert_unharmed, config_name, digest, err, int, mexists, numbered,
-        ok, simple, wait_until,
+        Client, NO_COPY, Server, assert_unharmed, config_name, digest, dump, err, int, load,
+        mexists, numbered, ok, simple, wait_until,
     },
     valkey::SEED,
     valkey_bloom::Model,
@@ -206,6 +206,52 @@ fn a_full_sync_with_memory_replaces_the_placeholder() {
     assert_unharmed(&replica);
 }
 
+/// The AOF of the replica has the COPY, which succeeds when the server starts with more memory, but
+/// not the addition that was refused.
+#[test]
+fn a_copy_that_succeeds_in_the_aof_does_not_answer_without_its_items() {
+    let primary = source();
+    let mut replica =
+        Server::with().config("appendonly yes").address_space(SPACE).replica_of(&primary).start();
+    let (client, read) = (&mut primary.client(), &mut replica.client());
+    wait_for_link(read);
+    assert_eq!(client.run("BF.RESERVE a 0.01 450000000"), ok());
+    assert_eq!(client.run("COPY a b"), int(1));
+    assert_eq!(client.run("BF.ADD b d"), int(1));
+    wait_for(read, 2);
+    replica.kill();
+    let dir = replica.dir().join("appendonlydir");
+    let mut roomy = Server::with().start();
+    roomy.kill();
+    std::fs::rename(dir, roomy.dir().join("appendonlydir")).expect("it is moved");
+    roomy.configure("appendonly yes");
+    roomy.relaunch();
+    answers_nothing(&mut roomy.client(), "b");
+}
+
+/// A filter of valkey-bloom's that a primary restores: its bitmap arrives, and there is no memory
+/// for its bits.
+#[test]
+fn a_restored_filter_of_valkey_that_a_replica_has_no_memory_for() {
+    let payload = {
+        let elsewhere = source();
+        let client = &mut elsewhere.client();
+        assert_eq!(client.cmd(&valkeys("v", "450000000")).elements().len(), 3);
+        client.run("DUMP v").payload()
+    };
+    let primary = source();
+    let replica = Server::with().address_space(SPACE).replica_of(&primary).start();
+    let (client, read) = (&mut primary.client(), &mut replica.client());
+    wait_for_link(read);
+    assert_eq!(client.call("RESTORE", "v", &[&b"0"[..], &payload]), ok());
+    wait_for(read, 1);
+    assert_eq!(client.run("BF.ADD v d"), int(1));
+    wait_for(read, 2);
+    answers_nothing(read, "v");
+    assert_eq!(read.run("TYPE v"), simple("bloomfltr"));
+    assert_unharmed(&replica);
+}
+
 /// A bloomfltr filter is copied with its type, so there is a placeholder of that type.
 #[test]
 fn merges_and_copies_that_a_replica_has_no_memory_for() {
@@ -250,6 +296,12 @@ fn merges_and_copies_that_a_replica_has_no_memory_for() {
     let payload = read.run("DUMP copied").payload();
     assert_eq!(read.cmd(&[b"RESTORE", b"restored" as &[u8], b"0", &payload]), ok());
     answers_nothing(read, "restored");
+    // A client can make a filter with the parameters of a placeholder, and its chunk.
+    assert_eq!(read.run("BF.RESERVE like 0.01 1 NONSCALING SEED 8100956909263679340"), ok());
+    let pieces = dump(read, "like");
+    assert_eq!(load(read, "copied", &pieces[0]), ok(), "the header is its own");
+    assert_eq!(load(read, "copied", &pieces[1]), err("ERR received bad data"));
+    answers_nothing(read, "copied");
     for preamble in ["no", "yes"] {
         assert_eq!(read.cmd(&["CONFIG", "SET", "aof-use-rdb-preamble", preamble]), ok());
         assert_eq!(read.run("CONFIG SET appendonly yes"), ok());

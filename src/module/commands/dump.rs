@@ -17,7 +17,7 @@ use crate::{
         api::{Access, Context, Key},
         effects, limit,
         stats::{self, Share},
-        value::Stored,
+        value::{Stored, is_placeholder},
     },
 };
 
@@ -74,20 +74,29 @@ impl Command for LoadChunk {
         let iterator = number::integer(iterator.bytes()).ok_or(Refusal::BAD_ITERATOR)?;
         let mut key = Key::open(call.ctx, name, Access::Write);
         let refused = |error| call.refused(error, Refusal::of_chunk(error));
-        let taken = match Stored::in_key(&mut key)? {
+        let (taken, finished) = match Stored::in_key(&mut key)? {
             None if iterator == 1 => {
                 let ceiling = limit::ceiling_of_new(call.ctx);
                 let load = Load::begin(data.bytes(), ceiling).map_err(refused)?;
                 Stored::Partial(Box::new(load)).put(&mut key)?;
-                Taken::Next
+                (Taken::Next, Ok(()))
             }
             None => return Err(Refusal::NOT_FOUND),
-            Some(value) => take(call.ctx, value, iterator, data.bytes()).map_err(refused)?,
+            Some(value) => {
+                let taken = take(call.ctx, value, iterator, data.bytes()).map_err(refused)?;
+                let is_last = taken == Taken::Last;
+                (taken, if is_last { value.finish_load() } else { Ok(()) })
+            }
         };
         drop(key);
+        let complete = taken == Taken::Last && finished.is_ok();
+        stats::LOADS.add(complete.into());
+        // Also the last chunk that finds no memory to finish: it is in, and any chunk may be sent
+        // again to finish the load.
         if taken != Taken::Repeated {
-            effects::loaded(call.ctx, name, taken == Taken::Last);
+            effects::loaded(call.ctx, name, complete);
         }
+        finished.map_err(refused)?;
         call.ctx.reply_simple(c"OK");
         Ok(())
     }
@@ -101,18 +110,20 @@ fn take(
     data: &[u8],
 ) -> Result<Taken, codec::Error> {
     match value {
-        Stored::Partial(load) if iterator == 1 && load.began_with(data) => Ok(Taken::Repeated),
+        // Behind a chunk it would begin another dump, whose filter may have changed: of pages that
+        // are here already, nothing newer would be taken.
+        Stored::Partial(load) if iterator == 1 && load.began_with(data) => match load.received() {
+            0 => Ok(Taken::Repeated),
+            _ => Err(codec::Error::Exists),
+        },
+        // Its seed is public: a client can make chunks of a filter that has it.
+        Stored::Partial(load) if is_placeholder(load) => Err(codec::Error::OtherFilter),
         Stored::Partial(load) => {
             let ceiling = |demand| limit::ceiling(ctx, demand);
             let before = Share::of_part(load);
             let taken = load.take(iterator, data, ceiling);
             before.changed(Share::of_part(load));
-            let taken = taken?;
-            if taken == Taken::Last {
-                value.finish_load()?;
-                stats::LOADS.add(1);
-            }
-            Ok(taken)
+            taken
         }
         complete => {
             dump::repeat(&*complete, iterator, data)?;

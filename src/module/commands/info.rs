@@ -33,8 +33,8 @@ impl Command for Info {
         arity: -2,
         categories: c"read fast",
         summary: c"Describes a Bloom filter",
-        complexity: c"O(L), where L is the number of layers of the filter; FPR, FILL and LAYERS \
-                      read up to 65,536 words, LAYERS has L maps",
+        complexity: c"O(L), where L is the number of layers of the filter; FPR, FILL, LAYERS and \
+                      SATURATED also read a sample, LAYERS has L maps",
         since: c"1.0.0",
         tips: Some(c"dont_cache"),
         arguments: &[Argument::one_of(c"single_value", &WORDS).optional()],

@@ -271,6 +271,10 @@ pub(crate) fn now(paged: &Paged) -> i64 {
 /// Why a load answers nothing.
 #[cold]
 fn incomplete(load: &Load) -> Refusal {
-    let placeholder = load.layered().is_some_and(|filter| filter.seed() == PLACEHOLDER_SEED);
-    if placeholder { Refusal::PLACEHOLDER } else { Refusal::LOADING }
+    if is_placeholder(load) { Refusal::PLACEHOLDER } else { Refusal::LOADING }
+}
+
+/// Whether it takes the place of a filter that could not be made here.
+pub(crate) fn is_placeholder(load: &Load) -> bool {
+    load.layered().is_some_and(|filter| filter.seed() == PLACEHOLDER_SEED)
 }

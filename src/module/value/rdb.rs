@@ -11,7 +11,7 @@ use std::ffi::{c_int, c_void};
 use super::{Stored, placeholder, with_value};
 use crate::{
     codec::{Error, io::NumberSink, native, redisbloom, valkey_bloom},
-    filter::Error as FilterError,
+    filter::{Error as FilterError, Family},
     module::{
         api::{Stream, logged, raw},
         limit,
@@ -33,8 +33,10 @@ pub(super) unsafe extern "C" fn save<const VALKEYS: bool>(
     let mut stream = unsafe { Stream::new(io) };
     let save = |value: &Stored| match value {
         value if !VALKEYS => native::rdb::save(value, &mut stream),
-        Stored::Layers(filter) => valkey_bloom::save(filter, &mut stream),
-        Stored::Pages(_) | Stored::Partial(_) => stream.unsigned(PLACEHOLDER),
+        Stored::Layers(filter) if matches!(filter.family(), Family::Valkey(_)) => {
+            valkey_bloom::save(filter, &mut stream);
+        }
+        _ => stream.unsigned(PLACEHOLDER),
     };
     // SAFETY: the server passes a live value.
     unsafe { with_value("rdb_save", (), value, save) };
@@ -70,11 +72,11 @@ pub(super) unsafe extern "C" fn load<const VALKEYS: bool>(
         if VALKEYS && matches!(stored, Err(Error::Filter(FilterError::Layers))) {
             return placeholder();
         }
-        // Other formats are not read to the end if there is no memory.
-        let native = !VALKEYS && version == native::rdb::ENCODING_VERSION;
+        // RedisBloom's formats are not read to the end if there is no memory.
+        let is_read = VALKEYS || version == native::rdb::ENCODING_VERSION;
         let out_of_memory = matches!(stored, Err(Error::Filter(FilterError::OutOfMemory(_))));
         let value = accept(stream, stored);
-        if native && out_of_memory && unapplied::is_from_the_primary() {
+        if is_read && out_of_memory && unapplied::is_from_the_primary() {
             return placeholder();
         }
         value
