@@ -375,7 +375,10 @@ impl Filter {
         Demand { present, wanted }.check(ceiling)?;
         let mut layer = plan.ok_or(NOT_ADDRESSABLE)?.empty()?;
         layer.start_after(&self.newest);
-        self.extra.get_or_insert_default().older.push(std::mem::replace(&mut self.newest, layer));
+        let older = &mut self.extra.get_or_insert_default().older;
+        let bytes = older.len().saturating_mul(size_of::<Layer>()) as u64;
+        older.try_reserve(1).map_err(|_| Error::OutOfMemory(bytes))?;
+        older.push(std::mem::replace(&mut self.newest, layer));
         Ok(())
     }
 

@@ -111,13 +111,12 @@ impl Paged {
         now: i64,
         mut answer: impl FnMut(Answers),
     ) {
-        let mut chunk = [Hash::default(); CHUNK];
+        let (mut chunk, mut kept) = ([Hash::default(); CHUNK], [Hash::default(); CHUNK]);
         let holds = self.holds(now);
         while let Some(hashes) = self.hash_chunk(&mut items, &mut chunk) {
             let mut found = self.found_in_base(hashes);
-            let (missing, count) = without(hashes, found);
-            let mut members = ItemSet::first(hashes.len()).without(found).members();
-            self.pages.find_chunk(&missing[..count], |payload| {
+            let (missing, mut members) = without(hashes, found, &mut kept);
+            self.pages.find_chunk(missing, |payload| {
                 let index = members.next().unwrap_or(0);
                 if payload.is_some_and(&holds) {
                     found = found.with(ItemSet::single(index));
@@ -167,13 +166,12 @@ impl Paged {
         ceiling: impl Fn(Demand) -> u64,
         mut answer: impl FnMut(Additions),
     ) -> Result<(), Error> {
-        let mut chunk = [Hash::default(); CHUNK];
+        let (mut chunk, mut kept) = ([Hash::default(); CHUNK], [Hash::default(); CHUNK]);
         while let Some(hashes) = self.hash_chunk(&mut items, &mut chunk) {
             let in_base = self.found_in_base(hashes);
-            let (missing, count) = without(hashes, in_base);
-            let mut members = ItemSet::first(hashes.len()).without(in_base).members();
+            let (missing, mut members) = without(hashes, in_base, &mut kept);
             let (mut new, mut changed) = (ItemSet::default(), ItemSet::default());
-            let outcome = self.add_chunk(&missing[..count], author, &ceiling, |done| {
+            let outcome = self.add_chunk(missing, author, &ceiling, |done| {
                 let item = members.next().map_or(ItemSet::default(), ItemSet::single);
                 if done.new {
                     new = new.with(item);
@@ -344,13 +342,22 @@ impl Paged {
     }
 }
 
-/// The hashes of a chunk that are not in `found`, in order, and their number.
+/// The hashes of a chunk that are not in `found`, in order, and their indices. Copies them to
+/// `kept` if some are in `found`.
 #[inline]
-fn without(hashes: &[Hash], found: ItemSet) -> ([Hash; CHUNK], usize) {
-    let (mut missing, mut count) = ([Hash::default(); CHUNK], 0);
-    for index in ItemSet::first(hashes.len()).without(found).members() {
-        missing[count] = hashes[index];
+fn without<'a>(
+    hashes: &'a [Hash],
+    found: ItemSet,
+    kept: &'a mut [Hash; CHUNK],
+) -> (&'a [Hash], impl Iterator<Item = usize> + use<>) {
+    let missing = ItemSet::first(hashes.len()).without(found);
+    if found.is_empty() {
+        return (hashes, missing.members());
+    }
+    let mut count = 0;
+    for index in missing.members() {
+        kept[count] = hashes[index];
         count += 1;
     }
-    (missing, count)
+    (&kept[..count], missing.members())
 }

@@ -21,6 +21,9 @@ impl Pages {
     /// [`Self::find`] of each item of a chunk of at most 64. Calls `answer` for each, in order.
     #[inline]
     pub fn find_chunk(&self, hashes: &[Hash], mut answer: impl FnMut(Option<u64>)) {
+        if let &[hash] = hashes {
+            return answer(self.find(hash));
+        }
         let pages = self.table.len();
         let all_long = with_select!(select => {
             let (blocks, all_long) = self.prefetch(hashes);
@@ -49,6 +52,10 @@ impl Pages {
         change: impl Fn(u64) -> u64,
         mut answer: impl FnMut(Option<u64>),
     ) -> Result<(), Error> {
+        if let &[hash] = hashes {
+            answer(self.insert(hash, fresh, change)?);
+            return Ok(());
+        }
         with_select!(select => {
             self.prefetch(hashes);
             hashes.iter().try_for_each(|&hash| {

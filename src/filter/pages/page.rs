@@ -532,6 +532,14 @@ impl Page {
         let long = |page: &Self| page.is_short().then(|| page.long(from, None)).transpose();
         let long = [long(pages[0])?, long(pages[1])?];
         let pages = [0, 1].map(|half| long[half].as_ref().unwrap_or(pages[half]));
+        // Before slots are compared: two forged pages that no page can have the slots of would be
+        // compared again by each deletion.
+        let slots = |page: &Self, block| block::slots(Portable, page.block(page.range(block)));
+        if (0..BLOCKS)
+            .any(|block| pages.map(|page| slots(page, block)).iter().sum::<usize>() > MOST_SLOTS)
+        {
+            return Err(Error::OutOfMemory(0));
+        }
         let mut slots: Vec<(Place, u64)> = Vec::new();
         memory::reserve(&mut slots, before as usize)?;
         let mut halves = pages.map(|page| page.slots(from).peekable());
