@@ -136,7 +136,7 @@ fn node() -> Builder {
 fn documented() -> Vec<(&'static str, &'static str)> {
     let (_, section) = PAGE.split_once("\n### A failover with Sentinel\n").expect("the heading");
     let block = section.split("```").nth(1).expect("a block").trim_start_matches("sh\n");
-    let condition = "# until the offset= of every replica is master_repl_offset";
+    let condition = "# repeat until offset= of every replica is master_repl_offset";
     assert!(block.contains(condition), "the test waits so");
     let commands = block.lines().map(|line| {
         let command = line.split('#').next().unwrap_or_default().trim();
