@@ -131,11 +131,11 @@ impl Arguments {
         };
         let mut server = connect(targets)?;
         // A server that loads its data is waited for.
-        let filter = retry(self.confirmed.retry_for, |again| {
+        let (read, filter) = retry(self.confirmed.retry_for, |again| {
             if again {
                 server = connect(targets)?;
             }
-            sharded::find(&mut server, self.key())
+            Ok((Instant::now(), sharded::find(&mut server, self.key())?))
         })?;
         let targets = match targets {
             Some(targets) => targets.clone(),
@@ -146,7 +146,7 @@ impl Arguments {
         let ledger = Arc::clone(&route.ledger);
         let mut settings = self.confirmed;
         let goal = match filter {
-            Filter::Sharded(descriptor) => Goal::Filter(descriptor),
+            Filter::Sharded(descriptor) => Goal::Filter(descriptor, read),
             Filter::Key => {
                 settings.acks = settings.acks.or(Some(0));
                 Goal::Key

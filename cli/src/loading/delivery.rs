@@ -19,6 +19,8 @@ use std::{
     time::{Duration, Instant},
 };
 
+use redis::Value;
+
 use crate::{
     connection::Connection,
     error::Error,
@@ -44,6 +46,8 @@ const CONFIRM_EVERY: Duration = Duration::from_secs(1);
 const WAIT: Duration = Duration::from_millis(500);
 /// What the user is told about the wait.
 const LACKING: &str = "too few replicas acknowledged (--acks 0 waits for none)";
+/// Why what was added is not confirmed, where the reader cannot read.
+const TOO_OLD: &str = "the descriptor is too old";
 /// A user who waits for replicas for longer than this is told why.
 const SILENCE: Duration = Duration::from_secs(1);
 
@@ -130,6 +134,9 @@ impl Delivery {
         self.settle()?;
         if !self.queue.is_empty() && (self.route.ledger.awaits(HELD) || self.is_due()) {
             self.confirm()?;
+            if !self.queue.is_empty() {
+                self.pause(TOO_OLD)?;
+            }
         }
         Ok(self.queue.is_empty())
     }
@@ -158,7 +165,7 @@ impl Delivery {
         totals
     }
 
-    /// Waits until every piece is confirmed.
+    /// Waits until every piece is confirmed, or can be once the reader has a newer descriptor.
     pub(crate) fn confirm(&mut self) -> Result<(), Stop> {
         loop {
             self.settle()?;
@@ -176,9 +183,10 @@ impl Delivery {
                 Err(error) => self.recover(error)?,
             }
         }
-        self.retry.succeed();
-        self.confirmed_at = Instant::now();
-        self.retire();
+        if self.retire() {
+            self.retry.succeed();
+            self.confirmed_at = Instant::now();
+        }
         Ok(())
     }
 
@@ -191,8 +199,12 @@ impl Delivery {
         Ok(self.acks == 0 || acknowledged(server, self.acks, &mut self.offset, WAIT)?)
     }
 
-    /// Confirms the pieces that are answered, and notes it in the ledger.
-    fn retire(&mut self) {
+    /// Confirms the pieces that are answered, and notes it in the ledger. `false` if the descriptor
+    /// is too old: they stay, and go where the next one says.
+    fn retire(&mut self) -> bool {
+        if !self.queue.is_empty() && !self.route.ledger.is_valid() {
+            return false;
+        }
         let (mut confirmed, mut added) = (Vec::new(), 0);
         for (piece, new) in self.queue.confirm() {
             self.totals.items += piece.batch.count;
@@ -200,13 +212,14 @@ impl Delivery {
             confirmed.push((piece.number, piece.batch.blob.len()));
         }
         if confirmed.is_empty() {
-            return;
+            return true;
         }
         self.totals.new += added;
         if let Some(mark) = &mut self.mark {
             mark.confirm(added, self.offset);
         }
         self.route.ledger.confirm(&confirmed, self.route.place, self.mark.clone());
+        true
     }
 
     /// Sends all pieces, and receives all replies.
@@ -254,11 +267,20 @@ impl Delivery {
             self.partly = Some(Partly { count, new, confirmed: false });
         }
         let (pieces, _) = self.queue.in_flight();
-        let drained = (1..pieces).try_for_each(|_| self.wire.connection.receive().map(|_| ()));
+        // Pieces behind the refused one may have been taken.
+        let mut taken = false;
+        let drained = (1..pieces).try_for_each(|_| {
+            taken |= !matches!(self.wire.connection.receive()?, Value::ServerError(_));
+            Ok(())
+        });
+        let passes = self.passing(&refusal).is_some();
         match drained {
-            Err(broken) if self.passing(&refusal).is_some() => Err(broken),
+            Err(broken) if passes => Err(broken),
             _ => {
-                self.queue.withdraw();
+                let items = self.queue.withdraw();
+                if taken && passes {
+                    self.route.ledger.resend(items);
+                }
                 Err(Error::refused("load", refusal))
             }
         }
@@ -282,10 +304,7 @@ impl Delivery {
             }
             None => {
                 // What was answered before can still be confirmed.
-                let confirmed = matches!(self.acknowledged(), Ok(true));
-                if confirmed {
-                    self.retire();
-                }
+                let confirmed = matches!(self.acknowledged(), Ok(true)) && self.retire();
                 if let Some(partly) = &mut self.partly {
                     partly.confirmed = confirmed;
                 }

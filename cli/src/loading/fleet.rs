@@ -43,7 +43,6 @@ use crate::{
     items::Batch,
     retry::retry,
     sharded::{self, Filter},
-    sharding::Descriptor,
 };
 
 /// Bytes that are read ahead of the replies of one key, if no replica is waited for.
@@ -57,6 +56,10 @@ struct Lane {
     /// A thread for each shard.
     workers: Vec<Worker>,
 }
+
+/// The number of a generation and of its shards. After a rebuild was given up, another generation
+/// may have the number, but then not the same keys.
+type Identity = (u64, usize);
 
 struct Worker {
     key: Vec<u8>,
@@ -78,7 +81,7 @@ struct Member {
 type Ending = (u64, Failure);
 
 /// A piece that is to be sent to the shards of another generation, and its own generation.
-type Leftover = (u64, Piece);
+type Leftover = (Identity, Piece);
 
 pub(crate) struct Fleet {
     goal: Goal,
@@ -92,8 +95,6 @@ pub(crate) struct Fleet {
     most: u64,
     /// Whether a filter counts additions.
     pub(crate) counting: bool,
-    /// When the descriptor was read.
-    read: Instant,
     /// The generation whose shards become tombstones, at the end of a rebuild.
     ending: Option<u64>,
     /// What shards have at least, by their keys.
@@ -116,7 +117,6 @@ impl Fleet {
             failed: Arc::default(),
             most: u64::MAX,
             counting: false,
-            read: Instant::now(),
             ending: None,
             marks: HashMap::new(),
             found: Vec::new(),
@@ -157,7 +157,8 @@ impl Fleet {
         // There is at least the generation that answers.
         let (generation, keys) =
             plans.first().map_or((0, Vec::new()), |plan| (plan.generation, plan.keys.clone()));
-        self.route.ledger.begin(generation, vec![None; keys.len()]);
+        let valid_until = self.goal.valid_until();
+        self.route.ledger.begin(generation, vec![None; keys.len()], valid_until);
         self.found = vec![None; keys.len()];
         self.keys = keys;
         self.failed = Arc::default();
@@ -301,18 +302,15 @@ impl Fleet {
 
     /// Reads the descriptor again if it is time, and continues as it says.
     pub(crate) fn follow(&mut self) -> Result<(), Failure> {
-        let Goal::Filter(descriptor) = &self.goal else { return Ok(()) };
-        if self.read.elapsed() < Duration::from_secs(descriptor.poll) {
+        let Goal::Filter(descriptor, read) = &self.goal else { return Ok(()) };
+        if read.elapsed() < Duration::from_secs(descriptor.poll) {
             return Ok(());
         }
-        let before = (descriptor.current.clone(), descriptor.next.clone());
-        let now = self.descriptor()?;
-        let changed = (&before.0, &before.1) != (&now.current, &now.next);
-        self.goal = Goal::Filter(now);
-        if !changed {
+        if self.read_again()? {
+            self.route.ledger.extend(self.goal.valid_until());
             return Ok(());
         }
-        let old = self.generations();
+        let old = self.identities();
         self.route.give_back.store(true, Ordering::Relaxed);
         let (endings, leftovers) = self.join();
         match endings.into_iter().find(|(_, failure)| !failure.stop.is_stale()) {
@@ -420,12 +418,16 @@ impl Fleet {
     /// Ends all threads. Starts others if the keys are no shards any more, because the filter was
     /// rebuilt: returns whether it did.
     fn join_and_follow(&mut self) -> Result<bool, Failure> {
-        let old = self.generations();
+        let old = self.identities();
         let (mut endings, leftovers) = self.join();
         if let Some(at) = endings.iter().position(|(_, failure)| !failure.stop.is_stale()) {
             return Err(endings.swap_remove(at).1);
         }
-        let Some(ending) = endings.pop() else { return Ok(false) };
+        let Some(ending) = endings.pop() else {
+            // The end came before the reader had a newer descriptor.
+            let confirmed = leftovers.is_empty();
+            return confirmed.then_some(false).ok_or_else(|| Stop::Interrupted.into());
+        };
         self.renew(ending)?;
         self.go_on(&old, leftovers)?;
         Ok(true)
@@ -436,16 +438,13 @@ impl Fleet {
     /// # Errors
     /// The failure, if it says the same: the shard is lost.
     fn renew(&mut self, (generation, failure): Ending) -> Result<(), Failure> {
-        let Goal::Filter(before) = &self.goal else { return Err(failure) };
-        if !failure.stop.is_stale() {
+        if !failure.stop.is_stale() || !matches!(self.goal, Goal::Filter(..)) {
             return Err(failure);
         }
-        let before = before.clone();
-        let now = self.descriptor()?;
-        let unchanged = (&before.current, &before.next) == (&now.current, &now.next);
+        let unchanged = self.read_again()?;
+        let Goal::Filter(now, _) = &self.goal else { return Err(failure) };
         // The shards of an older generation become tombstones before the descriptor forgets them.
         let ending = generation < now.current.number && self.ending != Some(generation);
-        self.goal = Goal::Filter(now);
         match unchanged {
             true if ending => {
                 self.ending = Some(generation);
@@ -458,7 +457,7 @@ impl Fleet {
 
     /// Starts threads for the generations of the descriptor, and sends them what those of the `old`
     /// generations have not confirmed.
-    fn go_on(&mut self, old: &[u64], leftovers: Vec<Leftover>) -> Result<(), Failure> {
+    fn go_on(&mut self, old: &[Identity], leftovers: Vec<Leftover>) -> Result<(), Failure> {
         self.route.loaded = true;
         self.begin_as_described()?;
         self.route.output.remark(format_args!(
@@ -469,8 +468,8 @@ impl Fleet {
             // What the next generation has not confirmed is sent to it; a generation that is new
             // gets what that which answered has not confirmed.
             let takes = |lane: &Lane| {
-                let known = old.contains(&lane.generation);
-                generation == if known { lane.generation } else { old[0] }
+                let known = old.contains(&lane.identity());
+                generation == if known { lane.identity() } else { old[0] }
             };
             let parts = self.pieces(&piece.batch, takes);
             let bytes = parts.iter().map(|(_, part)| part.blob.len()).sum();
@@ -505,7 +504,7 @@ impl Fleet {
                     self.marks.insert(key, mark);
                 }
                 let pieces = ended.pieces.into_iter().chain(ended.later.try_iter());
-                leftovers.extend(pieces.map(|piece| (generation, piece)));
+                leftovers.extend(pieces.map(|piece| ((generation, shards), piece)));
                 if let Err(stop) = ended.result {
                     endings.push((generation, self.failure(stop, shard, shards)));
                 }
@@ -527,24 +526,38 @@ impl Fleet {
         self.lanes.iter().map(|lane| lane.generation).collect()
     }
 
-    /// Reads the descriptor, from any node that knows it.
-    fn descriptor(&mut self) -> Result<Descriptor, Failure> {
+    fn identities(&self) -> Vec<Identity> {
+        self.lanes.iter().map(Lane::identity).collect()
+    }
+
+    /// Reads the descriptor again, from any node that knows it. Returns whether it has the same
+    /// generations.
+    fn read_again(&mut self) -> Result<bool, Failure> {
         let Route { key, targets, .. } = &self.route;
         let found = patient(self.settings.retry_for, || {
-            targets.on_node(key, |mut server| sharded::find(&mut server, key))
+            targets
+                .on_node(key, |mut server| Ok((Instant::now(), sharded::find(&mut server, key)?)))
         });
         match found {
-            Ok(Filter::Sharded(descriptor)) => {
-                sharded::filled(key, &descriptor)?;
-                self.read = Instant::now();
-                Ok(descriptor)
+            Ok((read, Filter::Sharded(now))) => {
+                sharded::filled(key, &now)?;
+                let same = matches!(&self.goal, Goal::Filter(before, _)
+                    if (&before.current, &before.next) == (&now.current, &now.next));
+                self.goal = Goal::Filter(now, read);
+                Ok(same)
             }
-            Ok(Filter::Key) => Err(Stop::Lost("its descriptor is gone".to_owned()).into()),
+            Ok((_, Filter::Key)) => Err(Stop::Lost("its descriptor is gone".to_owned()).into()),
             Err(Stop::Unreachable(why)) => {
                 Err(Stop::Unreachable(format!("its descriptor: {why}")).into())
             }
             Err(stop) => Err(stop.into()),
         }
+    }
+}
+
+impl Lane {
+    fn identity(&self) -> Identity {
+        (self.generation, self.workers.len())
     }
 }
 

@@ -1,5 +1,7 @@
 //! Where the items of a load go.
 
+use std::time::{Duration, Instant};
+
 use crate::{
     error::Error,
     sharded,
@@ -22,8 +24,8 @@ pub(crate) enum Goal {
     /// A filter in one key.
     Key,
     /// A sharded filter: the generation that answers and the next one, as its descriptor says,
-    /// which is read again and again.
-    Filter(Descriptor),
+    /// which is read again and again, and when it was asked for last.
+    Filter(Descriptor, Instant),
     /// The shards of one generation, whatever the descriptor says.
     Generation(Generation),
 }
@@ -42,6 +44,13 @@ impl Goal {
         !matches!(self, Self::Key)
     }
 
+    /// Until when items count that are added as this says: a rebuild waits that long for every
+    /// client, and relies on that. `None`: however late.
+    pub(super) fn valid_until(&self) -> Option<Instant> {
+        let Self::Filter(descriptor, read) = self else { return None };
+        read.checked_add(Duration::from_secs(descriptor.poll.saturating_mul(2)))
+    }
+
     /// What is sent where, for the filter `name`; nothing to a generation that is `ending`.
     ///
     /// # Errors
@@ -53,7 +62,7 @@ impl Goal {
         };
         Ok(match self {
             Self::Key => vec![Plan { generation: 0, keys: vec![name.to_vec()] }],
-            Self::Filter(filter) => sharded::filled(name, filter)?
+            Self::Filter(filter, _) => sharded::filled(name, filter)?
                 .into_iter()
                 .filter(|generation| Some(generation.number) != ending)
                 .map(plan)

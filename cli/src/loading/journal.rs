@@ -72,6 +72,8 @@ pub(crate) struct Journal {
     /// The file that is loaded, locked: another load of it would write the same journal.
     _lock: File,
     content: Content,
+    /// Whether the content says what has the items up to its offset.
+    described: bool,
     /// The offset on the disk, and when it was written.
     written: (u64, Instant),
     every: Duration,
@@ -179,24 +181,41 @@ impl Journal {
         let written = (position.offset, Instant::now());
         let (path, content) = (path_for(file), Content { file: identity, position });
         write(&path, &content)?;
-        Ok(Self { path, _lock: loaded, content, written, every, output: Some(*output) })
+        Ok(Self {
+            path,
+            _lock: loaded,
+            content,
+            described: true,
+            written,
+            every,
+            output: Some(*output),
+        })
     }
 
     /// Notes that `items` more items are confirmed, up to `offset`.
     pub(crate) fn advance(&mut self, items: u64, offset: u64) {
         self.content.position.items += items;
         self.content.position.offset = offset;
+        self.described = false;
     }
 
-    /// Notes which generation has the items, and what the filter or its shards have. Writes the
-    /// journal if it is time.
+    /// Notes which generation has the items, and what the filter or its shards have, if items were
+    /// confirmed since that was noted.
     pub(crate) fn describe(&mut self, generation: Option<u64>, marks: &[Option<Mark>]) {
-        let position = &mut self.content.position;
-        position.generation = generation;
-        position.marks = marks.to_vec();
+        if !self.described {
+            let position = &mut self.content.position;
+            position.generation = generation;
+            position.marks = marks.to_vec();
+            self.described = true;
+        }
+    }
+
+    /// Writes the journal if it is time, with that noted.
+    pub(crate) fn keep(&mut self, generation: Option<u64>, marks: &[Option<Mark>]) {
         if self.written.1.elapsed() < self.every {
             return;
         }
+        self.describe(generation, marks);
         if let Err(error) = self.save()
             && let Some(output) = self.output.take()
         {
@@ -301,10 +320,10 @@ mod tests {
         fs::remove_file(&journal).unwrap();
         fs::create_dir(&journal).unwrap();
         kept.advance(1, 2);
-        kept.describe(None, &[]);
+        kept.keep(None, &[]);
         assert!(kept.output.is_none(), "it is told");
         fs::remove_dir(&journal).unwrap();
-        kept.describe(None, &[]);
+        kept.keep(None, &[]);
         assert_eq!(read(), Some(2));
         fs::write(&journal, format!("{MAGIC}99\n{{}}")).unwrap();
         let other = Journal::read(&path, &identity, true).unwrap_err().to_string();

@@ -51,6 +51,8 @@ struct Books {
     journals: Vec<Option<Journal>>,
     /// The generation that answers, if it took all items so far; 0 for a filter in one key.
     generation: Option<u64>,
+    /// Until when items are confirmed, if not for ever: then the descriptor is too old.
+    valid_until: Option<Instant>,
     /// What the filter, or each shard, has at least.
     marks: Vec<Option<Mark>>,
     /// The input has ended: all that is held is to be confirmed.
@@ -77,14 +79,31 @@ impl Ledger {
 
     /// Notes the filters that take the items from now on: the generation that answers, and what
     /// each of its filters has.
-    pub(crate) fn begin(&self, generation: u64, marks: Vec<Option<Mark>>) {
+    pub(crate) fn begin(
+        &self,
+        generation: u64,
+        marks: Vec<Option<Mark>>,
+        valid_until: Option<Instant>,
+    ) {
         let mut books = self.books();
+        books.describe();
+        books.valid_until = valid_until;
         books.marks = marks;
         if books.first == 0 && books.batches.is_empty() {
             books.generation = Some(generation);
         } else if books.generation != Some(generation) {
             books.generation = None;
         }
+    }
+
+    /// Notes that the descriptor says the same as before.
+    pub(crate) fn extend(&self, valid_until: Option<Instant>) {
+        self.books().valid_until = valid_until;
+    }
+
+    /// Whether the descriptor is new enough for what was added by it to count.
+    pub(crate) fn is_valid(&self) -> bool {
+        self.books().valid_until.is_none_or(|until| Instant::now() < until)
     }
 
     /// A position in a file, with the filters as they are now.
@@ -100,7 +119,9 @@ impl Ledger {
 
     /// Gives the journals back.
     pub(crate) fn journals(&self) -> Vec<Option<Journal>> {
-        std::mem::take(&mut self.books().journals)
+        let mut books = self.books();
+        books.describe();
+        std::mem::take(&mut books.journals)
     }
 
     /// Notes a batch of a file that travels in `pieces` pieces with `bytes` bytes. Returns
@@ -200,6 +221,12 @@ impl Books {
         self.batches.get_mut(usize::try_from(number.checked_sub(self.first)?).ok()?)
     }
 
+    /// Notes in the journals which filters have the items.
+    fn describe(&mut self) {
+        let journals = self.journals.iter_mut().flatten();
+        journals.for_each(|journal| journal.describe(self.generation, &self.marks));
+    }
+
     /// Notes the batches at the front that are confirmed in the journals.
     fn retire(&mut self) {
         while let Some(Open { pieces: 0, .. }) = self.batches.front()
@@ -212,7 +239,7 @@ impl Books {
             if let Some(Some(journal)) = self.journals.get_mut(open.file) {
                 journal.advance(open.count, open.end);
                 if last {
-                    journal.describe(self.generation, &self.marks);
+                    journal.keep(self.generation, &self.marks);
                 }
             }
         }
@@ -236,14 +263,14 @@ mod tests {
     fn a_generation_that_came_during_the_load_does_not_have_all_items() {
         let generation = |ledger: &Ledger| ledger.described(Position::default()).generation;
         let ledger = Ledger::default();
-        ledger.begin(1, vec![]);
-        ledger.begin(2, vec![]);
+        ledger.begin(1, vec![], None);
+        ledger.begin(2, vec![], None);
         assert_eq!(generation(&ledger), Some(2), "nothing was loaded before");
         open(&ledger, 10, 2, 50);
-        ledger.begin(2, vec![]);
+        ledger.begin(2, vec![], None);
         assert_eq!(generation(&ledger), Some(2));
-        ledger.begin(3, vec![]);
-        ledger.begin(2, vec![]);
+        ledger.begin(3, vec![], None);
+        ledger.begin(2, vec![], None);
         assert_eq!(generation(&ledger), None);
     }
 }

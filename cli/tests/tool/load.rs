@@ -27,6 +27,8 @@ use crate::{
 };
 
 const NAME: &str = "urls";
+/// The name of a filter of [`Reluctant`] that counts additions.
+const COUNTED: &[u8] = b"counted";
 
 /// A server with an empty filter for a million items at 0.1 %.
 fn server() -> (Server, Client) {
@@ -382,6 +384,9 @@ impl Reluctant {
             b"HGETALL" => b"-WRONGTYPE Operation against a key\r\n".to_vec(),
             b"CLUSTER" => b"-ERR This instance has cluster support disabled\r\n".to_vec(),
             b"INFO" => b"$8\r\nrun_id:1\r\n".to_vec(),
+            b"BF.INFO" if words[1] == COUNTED && words[2] == b"SATURATED" => {
+                b"*1\r\n:0\r\n".to_vec()
+            }
             b"BF.INFO" if words[2] == b"ITEMS" => b"*1\r\n:0\r\n".to_vec(),
             b"BF.INFO" => b"*1\r\n$-1\r\n".to_vec(),
             b"BF.BULKADD" if words[4].is_empty() => b"*2\r\n:0\r\n$0\r\n\r\n".to_vec(),
@@ -403,8 +408,12 @@ impl Reluctant {
     }
 
     fn command(&self) -> Command {
+        self.command_for(NAME)
+    }
+
+    fn command_for(&self, name: &str) -> Command {
         let mut command = command();
-        command.args(["-p", &self.port.to_string(), "load", NAME, "--batch", "256b"]);
+        command.args(["-p", &self.port.to_string(), "load", name, "--batch", "256b"]);
         command
     }
 }
@@ -1061,10 +1070,10 @@ fn errors_that_pass_are_waited_for_and_others_end_the_load() {
         "TRYAGAIN Multiple keys request during rehashing of slot",
         "LOADING Redis is loading the dataset in memory",
     ];
-    let start = |errors: &[&str]| {
+    let start = |name: &str, errors: &[&str]| {
         let server = Reluctant::start(3);
         let child = server
-            .command()
+            .command_for(name)
             .arg(&path)
             .args(["--json", "--retry-for", "50s"])
             .stdout(Stdio::piped())
@@ -1087,11 +1096,16 @@ fn errors_that_pass_are_waited_for_and_others_end_the_load() {
         server.allowed.store(usize::MAX, Ordering::SeqCst);
         (ended(child), server, answered as i64 * 16)
     };
-    let (ran, server, _) = start(&passing);
-    assert_eq!(ran.code, 0, "{ran:?}");
-    assert_eq!(number(&ran.stdout, "items"), 2_000);
-    let added = server.added.lock().expect("no panic").clone();
-    assert!(items.iter().all(|item| added.contains(item.as_bytes())));
+    for name in [NAME, "counted"] {
+        let (ran, server, _) = start(name, &passing);
+        assert_eq!(ran.code, 0, "{ran:?}");
+        assert_eq!(number(&ran.stdout, "items"), 2_000);
+        let added = server.added.lock().expect("no panic").clone();
+        assert!(items.iter().all(|item| added.contains(item.as_bytes())));
+        // Batches behind a refused one were accepted.
+        assert!(number(&ran.stdout, "resent") > 0, "{ran:?}");
+        assert_eq!(ran.stderr.contains("sent again count twice"), name != NAME, "{ran:?}");
+    }
 
     for text in [
         "MISCONF Redis is configured to save RDB snapshots",
@@ -1099,7 +1113,7 @@ fn errors_that_pass_are_waited_for_and_others_end_the_load() {
         "OOM command not allowed when used memory > 'maxmemory'.",
         "ERR problem inserting into filter",
     ] {
-        let (ran, server, before) = start(&[text]);
+        let (ran, server, before) = start(NAME, &[text]);
         assert_eq!(ran.code, 4, "{ran:?}");
         assert!(ran.stderr.contains(text) && ran.stderr.contains("--resume"), "{ran:?}");
         // Batches behind the one that was refused are no items that are all in.

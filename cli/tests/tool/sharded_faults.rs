@@ -13,7 +13,7 @@ use std::{
     time::Duration,
 };
 
-use crate::sharding::{Descriptor, State};
+use crate::sharding::{Descriptor, Generation, State};
 
 use crate::{
     fake::{Fake, array},
@@ -381,6 +381,96 @@ fn one_shard(command: &str) -> String {
     }
 }
 
+/// The reply to HGETALL of a descriptor.
+fn hash_of(descriptor: &Descriptor) -> String {
+    let words = descriptor.fields(State::Ready).into_iter().flat_map(|(name, value)| [name, value]);
+    let words: Vec<_> = words.map(|word| String::from_utf8(word).expect("text")).collect();
+    array(&words.iter().map(String::as_str).collect::<Vec<_>>())
+}
+
+/// The descriptor of `one`, which is read every second, with a next generation of so many shards;
+/// with none, if that is 0.
+fn one_with_next(shards: u16) -> Descriptor {
+    let mut descriptor = Descriptor::new(b"one", 1, 0.01, 1_000, 1).expect("a name");
+    let next = Generation::new(b"one", shards, 2, 0.01, 1_000);
+    descriptor.next = Ok(next.ok());
+    descriptor
+}
+
+/// The items that one of these keys got.
+fn items_of(commands: &[String], keys: &[Vec<u8>]) -> Vec<String> {
+    let keys: Vec<_> = keys.iter().map(|key| String::from_utf8_lossy(key)).collect();
+    let own = |command: &&String| keys.iter().any(|key| command.split(' ').nth(1) == Some(key));
+    let batches = commands.iter().filter(|text| text.starts_with("BF.BULKADD")).filter(own);
+    let items = batches.flat_map(|batch| batch.splitn(5, ' ').nth(4).unwrap_or("").lines());
+    let items: std::collections::BTreeSet<_> = items.map(str::to_owned).collect();
+    items.into_iter().collect()
+}
+
+/// A reply that comes when the descriptor is older than two times `poll` confirms nothing: the
+/// filter may be rebuilt by now.
+#[test]
+fn what_an_old_descriptor_added_goes_to_the_next_generation_too() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = file(dir.path(), &numbered("item", 10));
+    let next = one_with_next(1);
+    let keys = next.next.clone().expect("readable").expect("a generation").keys;
+    let [first, later] = [hash_of(&one_with_next(0)), hash_of(&next)];
+    let looks = AtomicUsize::new(0);
+    let fake = Fake::start(move |command| {
+        if command.starts_with("HGETALL") {
+            match looks.fetch_add(1, Ordering::SeqCst) {
+                0 => return first.clone(),
+                1 => thread::sleep(Duration::from_secs(3)),
+                _ => {}
+            }
+            return later.clone();
+        }
+        if command.starts_with("BF.BULKADD") && command.contains("}:1 ") && command.contains("item")
+        {
+            thread::sleep(Duration::from_millis(2_500));
+        }
+        one_shard(command)
+    });
+    let ran = run_fake(&fake, &format!("load one {}", path.display()));
+    assert_eq!(ran.code, 0, "{ran:?}");
+    assert_eq!(items_of(&fake.commands(), &keys).len(), 10, "{ran:?}");
+}
+
+/// A rebuild that was given up and begun again with fewer shards has the number of the first.
+#[test]
+fn a_number_that_two_generations_have_is_no_reason_to_leave_items_out() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = file(dir.path(), &numbered("item", 10));
+    let both = [2, 1].map(one_with_next);
+    let [old, new] = both.clone().map(|of| of.next.expect("readable").expect("a generation").keys);
+    let (replies, halves, third) = (both.map(|of| hash_of(&of)), old.clone(), new[0].clone());
+    let (looks, begun) = (AtomicUsize::new(0), AtomicUsize::new(0));
+    let fake = Fake::start(move |command| {
+        let key = command.split(' ').nth(1).unwrap_or_default();
+        begun.fetch_max(usize::from(key.as_bytes() == third), Ordering::SeqCst);
+        let half = halves.iter().position(|half| half == key.as_bytes());
+        let adds = command.starts_with("BF.BULKADD") && command.contains("item");
+        match half {
+            _ if command.starts_with("HGETALL") => {
+                replies[looks.fetch_add(1, Ordering::SeqCst).min(1)].clone()
+            }
+            Some(half) if command.ends_with("SHARD") => {
+                format!("*1\r\n*2\r\n:{half}\r\n:2\r\n")
+            }
+            // The generation that answers takes nothing before the other one is given up.
+            None if adds && begun.load(Ordering::SeqCst) == 0 => {
+                "-BUSY Redis is busy running a script\r\n".to_owned()
+            }
+            _ => one_shard(command),
+        }
+    });
+    let ran = run_fake(&fake, &format!("load one {}", path.display()));
+    assert_eq!(ran.code, 0, "{ran:?}");
+    let commands = fake.commands();
+    assert_eq!([&old, &new].map(|keys| items_of(&commands, keys).len()), [10, 10], "{ran:?}");
+}
+
 /// The last look at the shards takes no longer for many of them than for one.
 #[test]
 fn a_load_looks_at_all_shards_at_the_same_time() {
@@ -388,17 +478,14 @@ fn a_load_looks_at_all_shards_at_the_same_time() {
     let descriptor = Descriptor::new(b"urls", SHARDS, 0.01, 10_000, 10).expect("a name");
     let shards: Vec<_> =
         descriptor.current.keys.iter().map(|key| String::from_utf8_lossy(key).into()).collect();
-    let fields: Vec<String> = (descriptor.fields(State::Ready).into_iter())
-        .flat_map(|(field, value)| [field, value])
-        .map(|word| String::from_utf8(word).expect("text"))
-        .collect();
+    let fields = hash_of(&descriptor);
     // Each shard is looked at when the load begins, when its thread ends, and when all have ended.
     // The last reply waits until all shards are asked.
     let (asked, all) = (Mutex::new(Vec::<String>::new()), Condvar::new());
     let alone = Arc::new(AtomicUsize::new(0));
     let waited = Arc::clone(&alone);
     let fake = Fake::start(move |command| match command.split(' ').collect::<Vec<_>>()[..] {
-        ["HGETALL", "urls"] => array(&fields.iter().map(String::as_str).collect::<Vec<_>>()),
+        ["HGETALL", "urls"] => fields.clone(),
         ["BF.INFO", key, "SHARD"] => {
             let shard = shards.iter().position(|shard: &String| shard == key).expect("a shard");
             format!("*1\r\n*2\r\n:{shard}\r\n:{SHARDS}\r\n")
