@@ -4,7 +4,7 @@
 //! ```text
 //!   allocated   sizes of the filters, rounded up by the allocator     below maxmemory
 //!   rebuild     the largest of them once more                         below maxmemory
-//!   saving      at most what is allocated: copied while a child saves beside maxmemory
+//!   saving      at most what is allocated: copied while a child saves, on top of maxmemory
 //! ```
 
 use serde::Serialize;
@@ -53,7 +53,7 @@ impl Need {
 
     pub(crate) fn text(self) -> String {
         format!(
-            "{} allocated, {} with a rebuild, and {} beside maxmemory for a save",
+            "{} allocated, {} with a rebuild, and {} on top of maxmemory for a save",
             readable_bytes(self.allocated),
             readable_bytes(self.most()),
             readable_bytes(self.allocated)

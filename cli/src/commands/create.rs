@@ -105,7 +105,7 @@ impl Arguments {
         }
         let rules = self.rules()?;
         let planned = self.planned(self.items, 2, rules)?;
-        let mut server = connection.target()?.connect()?;
+        let mut server = connection.target()?.connect_for(key)?;
         let mut created = Created {
             name: Named::of(key),
             module: None,
