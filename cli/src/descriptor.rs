@@ -7,6 +7,7 @@
 //! ```text
 //!   rebuild                    the step of a rebuild (commands/rebuild.rs)
 //!   rebuild.0 ...              what the shards of its new generation had (stamp.rs)
+//!   rebuild.base               the key that was the base before the exchange
 //!   spare.shards, spare.0 ...  the generation whose shards are being reserved
 //!   creator                    the run of `create` that has begun the filter
 //!   dropping                   the filter is being removed
@@ -16,7 +17,7 @@
 use std::collections::BTreeMap;
 
 use crate::sharding::{Descriptor, Field, Generation, Malformed, NameError, State};
-use redis::Value;
+use redis::{Cmd, Value};
 
 use crate::{
     at_once::{Servers, on_all},
@@ -24,7 +25,7 @@ use crate::{
     interrupt, name,
     retry::{RETRY_FOR, retry},
     sharded,
-    stamp::Stamp,
+    stamp::{Stamp, identity},
     watched::watched,
 };
 
@@ -61,67 +62,35 @@ pub(crate) fn update<T>(
 ) -> Result<T, Error> {
     let mut sent = false;
     retry(RETRY_FOR, |_| {
-        loop {
+        let mut server = servers.connect(name)?;
+        let (_, result) = watched(&mut server, &[name], true, |server| {
             interrupt::check("")?;
-            if let Some(done) = attempt(servers, name, &mut change, &mut sent)? {
-                return Ok(done);
-            }
+            let fields = sharded::all_fields(server, name)?.into_iter().collect();
+            let (change, result) = change(&fields)?;
+            Ok((change.commands(name), result))
+                .inspect(|(commands, _)| sent |= !commands.is_empty())
+        })?;
+        if sent {
+            // Also what an earlier attempt wrote, whose reply was lost, or that of WAIT.
+            servers.acknowledged(&mut server)?;
         }
+        Ok(result)
     })
+}
+
+impl Change {
+    fn commands(self, name: &[u8]) -> Vec<Cmd> {
+        let command = |command: &str, words: Vec<Vec<u8>>| {
+            (!words.is_empty()).then(|| redis::cmd(command).arg(name).arg(words).take())
+        };
+        let set = self.set.into_iter().flat_map(|(field, value)| [field, value]).collect();
+        [command("HDEL", self.delete), command("HSET", set)].into_iter().flatten().collect()
+    }
 }
 
 /// Reads the hash as the primary has it.
 pub(crate) fn read(servers: &Servers, name: &[u8]) -> Result<Fields, Error> {
     update(servers, name, |fields| Ok((Change::default(), fields.clone())))
-}
-
-/// `None` if the hash changed between the look and the change. `sent`: whether this attempt, or an
-/// earlier one, sent a change.
-fn attempt<T>(
-    servers: &Servers,
-    name: &[u8],
-    change: impl FnOnce(&Fields) -> Result<(Change, T), Error>,
-    sent: &mut bool,
-) -> Result<Option<T>, Error> {
-    let mut server = servers.connect(name)?;
-    server.call_for_key(redis::cmd("WATCH").arg(name))?;
-    let fields = sharded::all_fields(&mut server, name)?.into_iter().collect();
-    let (change, result) = change(&fields)?;
-    if change.set.is_empty() && change.delete.is_empty() {
-        if *sent {
-            // What an earlier attempt wrote, whose reply was lost, or that of WAIT.
-            servers.acknowledged(&mut server)?;
-        }
-        return Ok(Some(result));
-    }
-    server.call(&redis::cmd("MULTI"))?;
-    if !change.delete.is_empty() {
-        server.call(redis::cmd("HDEL").arg(name).arg(&change.delete))?;
-    }
-    if !change.set.is_empty() {
-        let mut command = redis::cmd("HSET");
-        command.arg(name);
-        for (field, value) in &change.set {
-            command.arg(field).arg(value);
-        }
-        server.call(&command)?;
-    }
-    *sent = true;
-    match server.call(&redis::cmd("EXEC"))? {
-        Value::Nil => return Ok(None),
-        Value::Array(replies) => {
-            for reply in &replies {
-                if let Value::ServerError(error) = reply {
-                    return Err(server.refused("HSET", error));
-                }
-            }
-        }
-        other => {
-            return Err(Error::reply("EXEC", &other));
-        }
-    }
-    servers.acknowledged(&mut server)?;
-    Ok(Some(result))
 }
 
 /// The descriptor in these fields.
@@ -206,18 +175,25 @@ pub(crate) fn bury(
     on_all(servers, &keys, |server, at, _| {
         let (field, key) = (&retired[at], &keys[at]);
         let place = str::from_utf8(&field["retired.".len()..]).ok().and_then(|it| it.parse().ok());
+        let replaced = || {
+            Error::incomplete(
+                format!("{}: it was dropped or replaced in the meantime", name::readable(name)),
+                "Look what is there now.",
+            )
+        };
+        // The slow looks come before the watch: while clients add, the key is soon another one.
+        let before = identity(server, key)?;
+        if read(servers, name)?.get(field) != Some(key) {
+            return Err(replaced());
+        }
+        may_go(place.unwrap_or_default(), keys.len())?;
         // A large filter is freed outside of the server's main thread.
         let unlink = redis::cmd("UNLINK").arg(key).take();
         let set = redis::cmd("SET").arg(key).arg(&text).arg("EX").arg(TOMBSTONE).take();
-        watched(server, &[key], &[unlink, set], |_| {
-            // The key that is watched may be one of another filter by now.
-            if read(servers, name)?.get(field) != Some(key) {
-                return Err(Error::incomplete(
-                    format!("{}: it was dropped or replaced in the meantime", name::readable(name)),
-                    "Look what is there now.",
-                ));
-            }
-            may_go(place.unwrap_or_default(), keys.len()).map(|()| true)
+        watched(server, &[key], false, |server| match identity(server, key)? == before {
+            true => Ok((vec![unlink.clone(), set.clone()], ())),
+            // The key may be one of another filter by now.
+            false => Err(replaced()),
         })?;
         servers.acknowledged(server)
     })?;

@@ -6,9 +6,10 @@
 //! lacks is not noticed: nothing in a filter shows that.
 
 use crate::sharding::Generation;
+use redis::Value;
 
 use crate::{
-    at_once::Servers,
+    connection::Connection,
     error::Error,
     loading::not_shard,
     refusal::Refusal,
@@ -31,28 +32,20 @@ impl Stamp {
     /// # Errors
     /// Those of the connection and of the user's rights.
     pub(crate) fn of_shard(
-        servers: &Servers,
+        server: &mut Connection,
         generation: &Generation,
         place: usize,
     ) -> Result<Option<Self>, Error> {
         let Some(shard) = sharded::shard_at(place, generation.keys.len()) else { return Ok(None) };
         let key = &generation.keys[place];
-        let mut server = servers.connect(key)?;
-        let mut ask = |word: &str| server.call_for_key(redis::cmd("BF.INFO").arg(key).arg(word));
-        // The identity last: a filter that comes between has another one.
-        let replies = ask("SHARD").and_then(|own| Ok((own, ask("ITEMS")?, ask("IDENTITY")?)));
-        let (own, items, identity) = match replies {
-            Ok(replies) => replies,
-            Err(error) if error.refusal().is_some_and(Refusal::is_no_filter) => return Ok(None),
-            Err(error) => return Err(error),
-        };
+        let Some(own) = ask(server, key, "SHARD")? else { return Ok(None) };
         if not_shard(&own, shard).is_some() {
             return Ok(None);
         }
-        match (text(only(&identity)), number(only(&items))) {
-            (Some(text), Some(items)) => Ok(Some(Self { identity: text.to_owned(), items })),
-            _ => Err(Error::reply("BF.INFO", &identity)),
-        }
+        let Some(items) = ask(server, key, "ITEMS")? else { return Ok(None) };
+        let items = number(only(&items)).ok_or_else(|| Error::reply("BF.INFO", &items))?;
+        // The identity last: a filter that comes between has another one.
+        Ok(identity(server, key)?.map(|identity| Self { identity, items }))
     }
 
     /// Whether a shard with this stamp has all that it had at an earlier one.
@@ -69,6 +62,23 @@ impl Stamp {
     pub(crate) fn parse(text: &[u8]) -> Option<Self> {
         let (identity, items) = str::from_utf8(text).ok()?.split_once(' ')?;
         Some(Self { identity: identity.to_owned(), items: items.parse().ok()? })
+    }
+}
+
+/// `BF.INFO key IDENTITY`; `None` if there is no filter.
+pub(crate) fn identity(server: &mut Connection, key: &[u8]) -> Result<Option<String>, Error> {
+    let Some(reply) = ask(server, key, "IDENTITY")? else { return Ok(None) };
+    match text(only(&reply)) {
+        Some(identity) => Ok(Some(identity.to_owned())),
+        None => Err(Error::reply("BF.INFO", &reply)),
+    }
+}
+
+/// A field of BF.INFO; `None` if there is no filter.
+fn ask(server: &mut Connection, key: &[u8], word: &str) -> Result<Option<Value>, Error> {
+    match server.call_for_key(redis::cmd("BF.INFO").arg(key).arg(word)) {
+        Err(error) if error.refusal().is_some_and(Refusal::is_no_filter) => Ok(None),
+        reply => reply.map(Some),
     }
 }
 

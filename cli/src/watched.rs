@@ -5,68 +5,74 @@ use redis::{Cmd, Value};
 use crate::{
     connection::{Connection, name_of, text_of},
     error::Error,
-    refusal::Refusal,
+    refusal::{Kind, Refusal},
 };
 
 /// How often it is tried while the keys change all the time.
 const TRIES: u32 = 1000;
 
-/// Sends `commands` if `look` returns true, and returns the last reply; `None` if `look` returns
-/// false. No key of `keys` changes between the two, if the user may use transactions. The keys have
-/// one slot, and `look` leads the connection to no other node.
+/// Sends the commands that `look` returns, if any, and returns the last reply and what `look`
+/// returned beside them. No key of `keys` changes between the two, if the user may use
+/// transactions; otherwise it is an error if it is to be `atomic`. The keys have one slot, and
+/// `look` leads the connection to no other node.
 ///
 /// # Errors
 /// `Error::Incomplete` if the keys change all the time: nothing was done.
-pub(crate) fn watched(
+pub(crate) fn watched<T>(
     server: &mut Connection,
     keys: &[&[u8]],
-    commands: &[Cmd],
-    mut look: impl FnMut(&mut Connection) -> Result<bool, Error>,
-) -> Result<Option<Value>, Error> {
-    // At once, so that little time is left for a change.
-    let mut transaction = vec![redis::cmd("MULTI")];
-    transaction.extend_from_slice(commands);
-    transaction.push(redis::cmd("EXEC"));
+    atomic: bool,
+    mut look: impl FnMut(&mut Connection) -> Result<(Vec<Cmd>, T), Error>,
+) -> Result<(Option<Value>, T), Error> {
+    let mut name = String::new();
     for _ in 0..TRIES {
         let watches = match server.call_for_key(redis::cmd("WATCH").arg(keys)) {
             Ok(_) => true,
-            Err(error) if error.refusal().is_some_and(Refusal::lacks_command) => false,
+            Err(error) if !atomic && error.refusal().is_some_and(Refusal::lacks_command) => false,
             Err(error) => return Err(error),
         };
-        if !look(server)? {
-            return Ok(None);
-        }
+        let (commands, seen) = look(server)?;
+        let Some(last) = commands.last() else { return Ok((None, seen)) };
+        name = name_of(last);
+        let alone = |server: &mut Connection| {
+            commands.iter().try_fold(None, |_, command| server.call_for_key(command).map(Some))
+        };
         if !watches {
-            return commands
-                .iter()
-                .try_fold(None, |_, command| server.call_for_key(command).map(Some));
+            return Ok((alone(server)?, seen));
         }
+        // At once, so that little time is left for a change.
+        let [begin, end] = ["MULTI", "EXEC"].map(redis::cmd);
+        let transaction: Vec<_> =
+            [begin].into_iter().chain(commands.iter().cloned()).chain([end]).collect();
         let mut replies = server.request_all(&transaction)?.into_iter();
         let began = replies.next();
         let done = replies.next_back();
         if let Some(Value::ServerError(error)) = began {
             let refusal = Refusal::from(text_of(&error));
             // Without the right to MULTI the commands were sent alone.
-            return match refusal.lacks_command() {
-                true => last_of(server, commands, replies),
+            return match !atomic && refusal.lacks_command() {
+                true => Ok((last_of(server, &commands, replies)?, seen)),
                 false => Err(Error::refused("MULTI", refusal)),
             };
         }
-        last_of(server, commands, replies)?;
+        match last_of(server, &commands, replies) {
+            // Without memory a transaction takes no command, also none that frees memory.
+            Err(error) if !atomic && commands.len() == 1 && error.is(Kind::OutOfMemory) => {
+                return Ok((alone(server)?, seen));
+            }
+            queued => drop(queued?),
+        }
         match done {
             // A key has changed, perhaps only by an addition to the filter.
             Some(Value::Nil) => {}
-            Some(Value::Array(replies)) => return last_of(server, commands, replies),
+            Some(Value::Array(replies)) => return Ok((last_of(server, &commands, replies)?, seen)),
             // Valkey 9.1 looks whether all keys of the commands are there only now.
             Some(Value::ServerError(error)) => return Err(server.refused("EXEC", &error)),
             other => return Err(Error::reply("EXEC", &other)),
         }
     }
     Err(Error::incomplete(
-        format!(
-            "{}: the key changes all the time",
-            commands.last().map(name_of).unwrap_or_default()
-        ),
+        format!("{name}: the key changes all the time"),
         "Repeat it when fewer clients add to the filter.",
     ))
 }

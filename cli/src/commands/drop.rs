@@ -68,9 +68,25 @@ impl Arguments {
 /// else there in the meantime.
 fn unlink_filter(server: &mut Connection, key: &[u8]) -> Result<bool, Error> {
     // UNLINK: the memory of a large filter is freed outside of the server's main thread.
-    let unlink = [redis::cmd("UNLINK").arg(key).take()];
-    let unlinked = watched(server, &[key], &unlink, |server| is_filter(server, key))?;
-    Ok(unlinked.is_some())
+    let unlink = redis::cmd("UNLINK").arg(key).take();
+    let look = |server: &mut Connection| {
+        let found = is_filter(server, key)?;
+        Ok((found.then(|| unlink.clone()).into_iter().collect(), found))
+    };
+    watched(server, &[key], false, look).map(|(_, found)| found)
+}
+
+/// Like `unlink_filter`, and waits for a replica: otherwise a failover brings the filter back.
+pub(super) fn remove(
+    servers: &Servers,
+    server: &mut Connection,
+    key: &[u8],
+) -> Result<bool, Error> {
+    let found = unlink_filter(server, key)?;
+    if found {
+        servers.acknowledged(server)?;
+    }
+    Ok(found)
 }
 
 impl Arguments {
@@ -90,7 +106,7 @@ impl Arguments {
         })?;
         let removed = AtomicUsize::new(0);
         let work = |server: &mut Connection, place: usize, _| {
-            match unlink_filter(server, &keys[place]) {
+            match remove(servers, server, &keys[place]) {
                 // Such as a tombstone, which expires.
                 Err(error) if error.is(Kind::WrongType) => {
                     let shown = name::readable(&keys[place]);

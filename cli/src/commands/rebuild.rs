@@ -21,7 +21,8 @@
 //! generation had (`stamp.rs`). Before every later step, and before a tombstone replaces an old
 //! shard, a run checks that the new shards which take its items still have that.
 //!
-//! Shards with a window are not rebuilt: an item of a file would count as added now.
+//! Shards with a window are not rebuilt: an item of a file would count as added now. Nor are those
+//! that count: an item that a client and a file add would count twice.
 
 mod act;
 mod next;
@@ -189,11 +190,7 @@ impl Run<'_> {
                 "there is no new generation that has the items",
                 "Name the files of the items by --from.",
             )),
-            Action::Begin | Action::Bury { last: false } if self.on.has_window(seen)? => Some((
-                "it has a window: items of files would count as added now",
-                "`create` another filter, let the clients add to both for one window, then use \
-                 that one, and drop this.",
-            )),
+            Action::Begin | Action::Bury { last: false } => self.on.unfit(seen)?,
             _ => None,
         };
         if let Some((what, hint)) = refusal {

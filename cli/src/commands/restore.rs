@@ -130,7 +130,7 @@ impl Arguments {
     ) -> Result<bool, Error> {
         let name = name::bytes(&self.name);
         let rename = if self.replace { "RENAME" } else { "RENAMENX" };
-        let command = [redis::cmd(rename).arg(key).arg(name).take()];
+        let command = redis::cmd(rename).arg(key).arg(name).take();
         let watch = if self.replace { &[key, name][..] } else { &[key] };
         // Whether a look after a failure shows if the renaming was done. A server that does not
         // tell what a key holds may also lack chunks then.
@@ -144,12 +144,15 @@ impl Arguments {
             if again && !is_filter(server, key)? && holds(server, name, header)? == Some(true) {
                 return Ok(true);
             }
-            let renamed = watched(server, watch, &command, |server| {
+            let (renamed, ()) = watched(server, watch, false, |server| {
                 if self.replace {
                     is_filter(server, name)?;
                 }
+                let renamed = Ok((vec![command.clone()], ()));
                 match holds(server, key, header)? {
-                    None | Some(true) => Ok(true),
+                    Some(true) => renamed,
+                    // Complete filters answer it, others do not.
+                    None => server.call_for_key(redis::cmd("BF.INFO").arg(key)).and(renamed),
                     Some(false) => Err(Error::incomplete(
                         format!("{} holds another filter than was loaded", name::readable(key)),
                         "Restore it again when no other client writes that key.",

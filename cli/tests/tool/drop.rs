@@ -30,6 +30,22 @@ fn drop_removes_a_filter_and_nothing_else() {
     assert_eq!(client.run("EXISTS text"), int(1));
 }
 
+/// A server without memory refuses every command of a transaction, also one that frees memory.
+#[test]
+fn drop_frees_memory_where_there_is_none() {
+    let server = Server::start();
+    let mut client = server.client();
+    client.run("BF.RESERVE urls 0.001 1000000");
+    let limit = client.memory("used_memory") + (1 << 20);
+    client.run(&format!("CONFIG SET maxmemory {limit}"));
+    let text = "x".repeat(10_000);
+    let full = (0..1_000).any(|key| client.run(&format!("SET text{key} {text}")).is_error());
+    assert!(full, "there is memory");
+    let ran = run_at(&server, "drop urls");
+    assert_eq!((ran.code, ran.stderr.as_str()), (0, "urls removed\n"));
+    assert_eq!(client.run("EXISTS urls"), int(0));
+}
+
 /// EXEC does nothing if a key has changed since WATCH.
 #[test]
 fn a_key_that_changes_all_the_time_is_not_removed_unseen() {

@@ -128,7 +128,7 @@ fn what_no_replica_has_is_not_done() {
 
 /// Tombstones are on a replica before the descriptor forgets the shards that they replace.
 #[test]
-fn tombstones_are_waited_for() {
+fn tombstones_and_removals_are_waited_for() {
     let (server, _replica) = replicated();
     let mut client = server.client();
     file(server.dir(), &numbered("item", 1_000));
@@ -142,6 +142,13 @@ fn tombstones_are_waited_for() {
     // Two steps, sixteen tombstones, their notes in the descriptor, the last step.
     let waits = calls(&mut client, "wait");
     assert!(waits >= 20, "{waits}");
+    // So are shards that were removed, before the descriptor is.
+    done("create more --items 10k --error 1% --shards 16");
+    in_step(&server);
+    client.run("CONFIG RESETSTAT");
+    done("drop more");
+    let waits = calls(&mut client, "wait");
+    assert!(waits >= 18, "{waits}");
 }
 
 /// The server of the command line is a replica that has none of the shards. A load does not begin

@@ -406,6 +406,7 @@ fn a_rebuild_in_its_forms() {
     let current = descriptor(&now).current;
     assert_eq!((current.error_rate, current.capacity), (0.01, 20_000));
     assert_eq!(now.len(), 9, "{now:?}");
+    assert_eq!(client.run("EXISTS plain"), int(0), "the base is gone");
     assert_all_in(&server, "urls", &server.dir().join("items"));
     for (shard, key) in current.keys.iter().enumerate() {
         let key = str::from_utf8(key).expect("text");
@@ -606,14 +607,50 @@ fn a_drop_during_a_rebuild_can_be_repeated() {
     assert!(repeated > 1, "{repeated} of {at}");
 }
 
-/// An item of a file would count as added now.
+/// An item of a file would count as added now, or twice.
 #[test]
-fn shards_with_a_window_are_not_rebuilt() {
+fn shards_with_a_window_or_with_counters_are_not_rebuilt() {
     let server = Server::start();
     let mut client = server.client();
     assert_eq!(run(&server, "create seen --items 20k --error 1% --shards 1").code, 0);
     let key = client.run("HGET seen 0").text();
-    client.run(&format!("DEL {key}"));
-    assert_eq!(client.run(&format!("BF.RESERVE {key} 0.01 20000 WINDOW EX 60 SHARD 0 1")), ok());
-    refused(&server, "rebuild seen --shards 3", 4, "it has a window");
+    for (words, text) in [("WINDOW EX 60", "it has a window"), ("COUNTING", "it counts items")] {
+        client.run(&format!("DEL {key}"));
+        let reserve = format!("BF.RESERVE {key} 0.01 20000 {words} SHARD 0 1");
+        assert_eq!(client.run(&reserve), ok());
+        refused(&server, "rebuild seen --shards 3", 4, text);
+    }
+}
+
+/// Every new item changes an old shard while its tombstone is about to take its place.
+#[test]
+fn a_rebuild_ends_while_clients_add() {
+    let (server, mut client) = server();
+    run(&server, "rebuild urls --shards 2 --from items").done();
+    let now = fields(client.run("HGETALL urls"));
+    let old = descriptor(&now).current;
+    let stop = AtomicBool::new(false);
+    thread::scope(|scope| {
+        for word in ["a", "b"] {
+            let (mut client, old, stop) = (server.client(), &old, &stop);
+            scope.spawn(move || {
+                for round in 0.. {
+                    if stop.load(Ordering::Relaxed) {
+                        break;
+                    }
+                    let item = |number| format!("{word}-{round}-{number}").into_bytes();
+                    let add =
+                        |item: Vec<u8>| vec![b"BF.ADD".to_vec(), old.key_of(&item).to_vec(), item];
+                    client.pipeline(&(0..20).map(item).map(add).collect::<Vec<_>>());
+                    thread::sleep(Duration::from_micros(300));
+                }
+            });
+        }
+        let ran = run(&server, "rebuild urls --commit");
+        stop.store(true, Ordering::Relaxed);
+        assert_eq!(ran.code, 0, "{ran:?}");
+    });
+    for key in &old.keys {
+        assert_eq!(client.cmd(&[b"GET", &key[..]]).text(), "moved to 2");
+    }
 }

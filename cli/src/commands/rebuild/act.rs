@@ -14,12 +14,14 @@ use super::next::Step;
 use crate::{
     amount,
     at_once::{Servers, on_all},
-    connection::Target,
+    commands::drop::remove,
+    connection::{Connection, Target},
     descriptor::{
         Change, Fields, bury, dropped, names_of, note, noted, parsed, read, spare, spare_fields,
         unused, update,
     },
     error::Error,
+    filter_info::{Cells, FilterInfo},
     interrupt,
     loading::{Files, Goal, Input, load_files},
     membership::Membership,
@@ -37,6 +39,8 @@ const MOMENT: Duration = Duration::from_millis(100);
 const LOOK_EVERY: Duration = Duration::from_millis(500);
 /// The field with the step.
 const STEP: &[u8] = b"rebuild";
+/// The field with the key that was the base.
+const BASE: &[u8] = b"rebuild.base";
 
 /// What the descriptor says.
 #[derive(Clone, Debug)]
@@ -48,6 +52,8 @@ pub(super) struct Seen {
     pub(super) new: Option<Generation>,
     /// What its shards had when they were looked at last; `None` where that is not noted.
     pub(super) stamps: Vec<Option<Stamp>>,
+    /// The key that was the base before the exchange.
+    base: Option<Vec<u8>>,
 }
 
 /// A filter that is rebuilt.
@@ -102,13 +108,25 @@ impl Rebuild<'_> {
         };
         let places = 0..new.as_ref().map_or(0, |new| new.keys.len());
         let stamps = places.map(|place| noted(fields, place)).collect();
-        Ok(Seen { step, descriptor, new, stamps })
+        Ok(Seen { step, descriptor, new, stamps, base: fields.get(BASE).cloned() })
     }
 
-    /// Whether the shards have a window.
-    pub(super) fn has_window(&self, seen: &Seen) -> Result<bool, Error> {
+    /// Why the shards cannot be made anew from files, and what to do.
+    pub(super) fn unfit(&self, seen: &Seen) -> Result<Option<(&'static str, &'static str)>, Error> {
         let shard = any_of(&self.servers, &seen.descriptor.current)?;
-        Ok(shard.is_some_and(|shard| shard.window.is_some()))
+        Ok(shard.and_then(|shard| match shard {
+            FilterInfo { window: Some(_), .. } => Some((
+                "it has a window: items of files would count as added now",
+                "`create` another filter, let the clients add to both for one window, then use \
+                 that one, and drop this.",
+            )),
+            FilterInfo { cells: Cells::Counters, .. } => Some((
+                "it counts items: items that are added or loaded twice would count twice",
+                "Create another filter, load it while no client changes this one, let the clients \
+                 use that one, and drop this.",
+            )),
+            _ => None,
+        }))
     }
 
     /// Lets the new generation answer.
@@ -120,7 +138,8 @@ impl Rebuild<'_> {
             ));
         }
         self.step(seen, Step::Exchanged, |now, _| {
-            let (set, delete) = now.descriptor.exchange().unwrap_or_default();
+            let (mut set, delete) = now.descriptor.exchange().unwrap_or_default();
+            set.extend(now.descriptor.base.iter().map(|base| (BASE.to_vec(), base.clone())));
             Change { set, delete }
         })
     }
@@ -165,8 +184,8 @@ impl Rebuild<'_> {
         earlier: &[Option<Stamp>],
     ) -> Result<Vec<Option<Stamp>>, Error> {
         let Some(new) = &seen.new else { return Ok(Vec::new()) };
-        let looked = on_all(&self.servers, &new.keys, |_, place, _| {
-            self.has_all(seen, new, earlier, place)
+        let looked = on_all(&self.servers, &new.keys, |server, place, _| {
+            self.has_all(server, seen, new, earlier, place)
         })?;
         Ok(looked.into_iter().map(Some).collect())
     }
@@ -174,12 +193,13 @@ impl Rebuild<'_> {
     /// What one of the new shards has now.
     fn has_all(
         &self,
+        server: &mut Connection,
         seen: &Seen,
         new: &Generation,
         earlier: &[Option<Stamp>],
         place: usize,
     ) -> Result<Stamp, Error> {
-        let stamp = Stamp::of_shard(&self.servers, new, place)?;
+        let stamp = Stamp::of_shard(server, new, place)?;
         let earlier = earlier.get(place).and_then(Option::as_ref);
         let what = match (stamp, earlier) {
             (Some(stamp), Some(earlier)) if stamp.has_all_of(earlier) => return Ok(stamp),
@@ -242,8 +262,9 @@ impl Rebuild<'_> {
             );
             Ok((change, Err(error)))
         })??;
-        let stamp = |_: &mut _, place, _| Stamp::of_shard(&self.servers, new, place);
-        let stamps = on_all(&self.servers, &new.keys, stamp)?;
+        let stamps = on_all(&self.servers, &new.keys, |server, place, _| {
+            Stamp::of_shard(server, new, place)
+        })?;
         self.intact(seen, &stamps)?;
         self.advance(seen, Step::Waiting, &stamps, |now, fields| Change {
             set: now.new.iter().flat_map(Generation::next_fields).collect(),
@@ -308,12 +329,22 @@ impl Rebuild<'_> {
         bury(&self.servers, self.name, |place, count| match &seen.new {
             Some(new) if committed => {
                 let mut heirs = heirs(place, count, new.keys.len());
-                heirs.try_for_each(|heir| self.has_all(seen, new, &seen.stamps, heir).map(|_| ()))
+                heirs.try_for_each(|heir| {
+                    let server = &mut self.servers.connect(&new.keys[heir])?;
+                    self.has_all(server, seen, new, &seen.stamps, heir).map(|_| ())
+                })
             }
             _ => Ok(()),
         })?;
         if committed {
             self.intact(seen, &seen.stamps)?;
+            on_all(&self.servers, seen.base.as_slice(), |server, place, _| {
+                match remove(&self.servers, server, &seen.base.as_slice()[place]) {
+                    // Another client uses the name by now.
+                    Err(error) if error.is(Kind::WrongType) => Ok(false),
+                    removed => removed,
+                }
+            })?;
         }
         update(&self.servers, self.name, |fields| {
             let step = self.read(fields)?.step;
