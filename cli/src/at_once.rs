@@ -26,7 +26,7 @@ const SILENCE: Duration = Duration::from_secs(1);
 
 /// The servers of a cluster, or one server.
 pub(crate) struct Servers {
-    all: Targets,
+    pub(crate) all: Targets,
     output: Output,
     /// The user is told once why this takes so long.
     remarked: Once,
@@ -37,20 +37,15 @@ pub(crate) struct Servers {
 impl Servers {
     /// Asks the server of the command line for the others.
     pub(crate) fn of(target: Target, output: &Output) -> Result<Self, Error> {
-        let all = Targets::of(target.clone(), &mut target.connect()?)?;
+        let all = Targets::of(target)?;
         let replicated = Mutex::default();
         Ok(Self { all, output: *output, remarked: Once::new(), replicated })
-    }
-
-    /// Connects to the node of `key`, by the first server that answers.
-    pub(crate) fn connect(&self, key: &[u8]) -> Result<Connection, Error> {
-        self.all.connect_for(key)
     }
 
     /// Waits until a replica of this server has what was written, if it has a replica.
     ///
     /// # Errors
-    /// One that passes, if the server is no primary any more; `Error::Incomplete` if no replica has
+    /// One that passes, if the server is no primary any more; `Error::incomplete` if no replica has
     /// it for [`RETRY_FOR`].
     pub(crate) fn acknowledged(&self, server: &mut Connection) -> Result<(), Error> {
         let mut retry = Retry::failing_within(RETRY_FOR);
@@ -174,6 +169,6 @@ fn on_one<T>(
     work: impl Fn(&mut Connection, usize, bool) -> Result<T, Error>,
 ) -> Result<T, Error> {
     retry(retry_for, |again| {
-        servers.connect(key).and_then(|mut server| work(&mut server, place, again))
+        servers.all.connect_for(key).and_then(|mut server| work(&mut server, place, again))
     })
 }

@@ -16,13 +16,15 @@
 
 use std::collections::BTreeMap;
 
-use crate::sharding::{Descriptor, Field, Generation, Malformed, NameError, State};
+use crate::sharding::{Descriptor, Field, Generation, Malformed, NameError, State, shard_capacity};
 use redis::{Cmd, Value};
 
 use crate::{
     at_once::{Servers, on_all},
     error::Error,
+    filter_info::{FilterInfo, Reader},
     interrupt, name,
+    refusal::{Kind, Refusal},
     retry::{RETRY_FOR, retry},
     sharded,
     stamp::{Stamp, identity},
@@ -54,7 +56,7 @@ pub(crate) struct Change {
 /// hash has changed or the connection broke, so it must recognize what is done already.
 ///
 /// # Errors
-/// Those of `change`, and `Error::Incomplete` if no replica has the new fields.
+/// Those of `change`, and `Error::incomplete` if no replica has the new fields.
 pub(crate) fn update<T>(
     servers: &Servers,
     name: &[u8],
@@ -62,13 +64,14 @@ pub(crate) fn update<T>(
 ) -> Result<T, Error> {
     let mut sent = false;
     retry(RETRY_FOR, |_| {
-        let mut server = servers.connect(name)?;
+        let mut server = servers.all.connect_for(name)?;
         let (_, result) = watched(&mut server, &[name], true, |server| {
             interrupt::check("")?;
             let fields = sharded::all_fields(server, name)?.into_iter().collect();
             let (change, result) = change(&fields)?;
-            Ok((change.commands(name), result))
-                .inspect(|(commands, _)| sent |= !commands.is_empty())
+            let commands = change.commands(name);
+            sent |= !commands.is_empty();
+            Ok((commands, result))
         })?;
         if sent {
             // Also what an earlier attempt wrote, whose reply was lost, or that of WAIT.
@@ -94,14 +97,6 @@ pub(crate) fn read(servers: &Servers, name: &[u8]) -> Result<Fields, Error> {
 }
 
 /// The descriptor in these fields.
-///
-/// # Errors
-/// Those of [`sharded::find`], also if there is none.
-pub(crate) fn parsed(name: &[u8], fields: &Fields) -> Result<Descriptor, Error> {
-    whole(fields).map_err(|malformed| sharded::explained(name, &malformed))
-}
-
-/// As [`parsed`], with the plain reason.
 pub(crate) fn whole(fields: &Fields) -> Result<Descriptor, Malformed> {
     Descriptor::parse(fields.iter().map(|(field, value)| (&field[..], &value[..])))
 }
@@ -157,7 +152,7 @@ pub(crate) fn noted(fields: &Fields, place: usize) -> Option<Stamp> {
 /// `may_go` is called before each, with the number of the shard and how many there are.
 ///
 /// # Errors
-/// The errors of `may_go`. `Error::Incomplete` if the filter was dropped, even if a new filter has
+/// The errors of `may_go`. `Error::incomplete` if the filter was dropped, even if a new filter has
 /// the same keys. The remaining shards stay.
 pub(crate) fn bury(
     servers: &Servers,
@@ -228,4 +223,51 @@ pub(crate) fn unused(
 
 pub(crate) fn bad_name(name: &[u8], error: NameError) -> Error {
     Error::usage(format!("{}: {error}", name::readable(name)), "Use a name without { and }.")
+}
+
+/// A shard of a generation that is there; `None` if none is. A filter in the place of a shard that
+/// is not that shard, as BF.ADD makes one, is no shard.
+pub(crate) fn any_of(
+    servers: &Servers,
+    generation: &Generation,
+) -> Result<Option<FilterInfo>, Error> {
+    let keys = &generation.keys;
+    let found = on_all(servers, keys, |server, place, _| {
+        let own = (place as u64, keys.len() as u64);
+        match Reader::default().read_one(server, &keys[place]) {
+            Ok(info) => Ok(Some(info).filter(|info| info.shard == Some(own))),
+            Err(error) if error.refusal().is_some_and(Refusal::is_no_filter) => Ok(None),
+            Err(error) => Err(error),
+        }
+    })?;
+    Ok(found.into_iter().flatten().next())
+}
+
+/// Reserves all shards of a generation, which grow by `expansion`, if at all, and waits for a
+/// replica of each. `begun`: an earlier run may have made some of them.
+pub(crate) fn reserve_all(
+    servers: &Servers,
+    generation: &Generation,
+    expansion: Option<u64>,
+    begun: bool,
+) -> Result<(), Error> {
+    let Generation { keys, error_rate, .. } = generation;
+    // A generation has at least one shard.
+    let capacity = shard_capacity(generation.capacity, generation.shards()).unwrap_or(1);
+    on_all(servers, keys, |server, place, again| {
+        interrupt::check("")?;
+        let mut command = redis::cmd("BF.RESERVE");
+        command.arg(&keys[place]).arg(error_rate.to_string()).arg(capacity);
+        match expansion {
+            Some(factor) => command.arg("EXPANSION").arg(factor),
+            None => command.arg("NONSCALING"),
+        };
+        command.arg("SHARD").arg(place).arg(keys.len());
+        match server.call_for_key(&command) {
+            // The reply to an earlier attempt may be lost.
+            Err(error) if !(again || begun) || !error.is(Kind::Exists) => Err(error),
+            _ => servers.acknowledged(server),
+        }
+    })
+    .map(|_| ())
 }

@@ -58,7 +58,7 @@ impl Dump<'_> {
     /// Writes the file. `watch` is told how many bytes are in it.
     ///
     /// # Errors
-    /// `Error::Incomplete` for a filter that changes all the time. What is in a pipe stays there,
+    /// `Error::incomplete` for a filter that changes all the time. What is in a pipe stays there,
     /// so an error then never passes.
     pub(crate) fn run(
         &self,

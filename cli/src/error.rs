@@ -49,18 +49,12 @@ pub(crate) enum Error {
     /// The server answered something that this tool does not understand.
     #[error("{command}: unexpected reply {reply}")]
     Reply { command: String, reply: String },
-    /// The command line asks for something that is not possible.
+    /// Anything else: a wrong command line, a part that is done.
     #[error("{what}")]
-    Usage { what: String, hint: String },
+    Told { exit: Exit, what: String, hint: String },
     /// A file cannot be read or written.
     #[error("{}: {source}", name::readable_path(path))]
     File { path: PathBuf, source: io::Error },
-    /// The server refused a command when a part was done.
-    #[error("{what}")]
-    RefusedPartly { what: String, hint: String },
-    /// A part is done, the rest is not.
-    #[error("{what}")]
-    Incomplete { what: String, hint: String },
     /// Ctrl-C or SIGTERM, after what was in flight is done.
     #[error("interrupted")]
     Interrupted { hint: String },
@@ -89,14 +83,18 @@ impl Error {
         self.refusal().is_some_and(|refusal| refusal.kind == kind)
     }
 
+    fn told(exit: Exit, what: impl Into<String>, hint: impl Into<String>) -> Self {
+        Self::Told { exit, what: what.into(), hint: hint.into() }
+    }
+
     /// A part is done, the rest is not.
     pub(crate) fn incomplete(what: impl Into<String>, hint: impl Into<String>) -> Self {
-        Self::Incomplete { what: what.into(), hint: hint.into() }
+        Self::told(Exit::Incomplete, what, hint)
     }
 
     /// The server refused a command, or the tool would not send it.
     pub(crate) fn refused_partly(what: impl Into<String>, hint: impl Into<String>) -> Self {
-        Self::RefusedPartly { what: what.into(), hint: hint.into() }
+        Self::told(Exit::Refused, what, hint)
     }
 
     /// An error reply to a command.
@@ -111,7 +109,7 @@ impl Error {
 
     /// A wrong command line.
     pub(crate) fn usage(what: impl Into<String>, hint: impl Into<String>) -> Self {
-        Self::Usage { what: what.into(), hint: hint.into() }
+        Self::told(Exit::Usage, what, hint)
     }
 
     /// A file that cannot be read or written.
@@ -123,20 +121,14 @@ impl Error {
     /// This error in the middle of work that can be continued; `hint` says how.
     pub(crate) fn partly(self, hint: impl Into<String>) -> Self {
         let (what, hint) = (self.to_string(), hint.into());
-        match self {
-            Self::Refused { .. } | Self::RefusedPartly { .. } => {
-                let hint = format!("{} {hint}", self.hint());
-                Self::RefusedPartly { what, hint }
-            }
-            Self::Reply { .. } => Self::RefusedPartly { what, hint },
-            Self::Connection { .. } => Self::Incomplete { what, hint },
-            Self::Usage { .. } | Self::File { .. } => {
-                let hint = format!("{} {hint}", self.hint());
-                Self::Usage { what, hint }
-            }
-            Self::Interrupted { .. } => Self::Interrupted { hint },
+        let both = format!("{} {hint}", self.hint());
+        match (&self, self.exit()) {
             // It says what to do.
-            Self::Authentication { .. } | Self::Incomplete { .. } => self,
+            (Self::Authentication { .. } | Self::Told { exit: Exit::Incomplete, .. }, _) => self,
+            (Self::Interrupted { .. }, _) => Self::Interrupted { hint },
+            (Self::Connection { .. }, _) => Self::incomplete(what, hint),
+            (Self::Reply { .. }, exit) => Self::told(exit, what, hint),
+            (_, exit) => Self::told(exit, what, both),
         }
     }
 
@@ -144,9 +136,9 @@ impl Error {
     pub(crate) fn exit(&self) -> Exit {
         match self {
             Self::Connection { .. } | Self::Authentication { .. } => Exit::Connection,
-            Self::Refused { .. } | Self::RefusedPartly { .. } | Self::Reply { .. } => Exit::Refused,
-            Self::Usage { .. } | Self::File { .. } => Exit::Usage,
-            Self::Incomplete { .. } => Exit::Incomplete,
+            Self::Refused { .. } | Self::Reply { .. } => Exit::Refused,
+            Self::File { .. } => Exit::Usage,
+            Self::Told { exit, .. } => *exit,
             Self::Interrupted { .. } => Exit::Interrupted,
         }
     }
@@ -170,10 +162,7 @@ impl Error {
             }
             Self::File { .. } => "Check the name and the permissions of the file.",
             Self::Interrupted { hint } if hint.is_empty() => "Repeat the command to continue.",
-            Self::Usage { hint, .. }
-            | Self::RefusedPartly { hint, .. }
-            | Self::Incomplete { hint, .. }
-            | Self::Interrupted { hint } => hint,
+            Self::Told { hint, .. } | Self::Interrupted { hint } => hint,
         }
     }
 }

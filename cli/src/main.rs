@@ -6,7 +6,7 @@
 //!      ├─▶ loading/      batches into filters, until they are confirmed; the journal
 //!      ├─▶ membership/   whether a filter has the items of batches
 //!      ├─▶ dump_*, restore_key, part_file   filters in files
-//!      ├─▶ sharded, descriptor, new_sharded, new_shard, at_once   filters in many keys
+//!      ├─▶ sharded, descriptor, stamp, at_once   filters in many keys
 //!      ├─▶ filter_info, scan, memory   what servers say about filters
 //!      ├─▶ output, progress, screen, amount, name   what the user reads and writes
 //!      └─▶ connection/, refusal, reply, retry, watched, replication   servers
@@ -32,8 +32,6 @@ mod loading;
 mod membership;
 mod memory;
 mod name;
-mod new_shard;
-mod new_sharded;
 mod output;
 mod part_file;
 mod progress;

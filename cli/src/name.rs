@@ -66,11 +66,6 @@ impl<'n> Named<'n> {
         Self::in_field("name", name)
     }
 
-    /// A key of a server.
-    pub(crate) fn key(key: &'n [u8]) -> Self {
-        Self::in_field("key", key)
-    }
-
     pub(crate) fn in_field(field: &'static str, bytes: &'n [u8]) -> Self {
         Self { field, bytes }
     }

@@ -40,16 +40,11 @@ impl Output {
         self.options.json
     }
 
-    /// Whether a person reads stdout.
-    pub(crate) fn on_terminal(&self) -> bool {
-        io::stdout().is_terminal()
-    }
-
     /// Whether data are printed with colours: a person reads them, and did not set NO_COLOR.
     pub(crate) fn coloured(&self) -> bool {
         let set =
             |name| env::var_os(name).is_some_and(|value: std::ffi::OsString| !value.is_empty());
-        self.on_terminal() && !set("NO_COLOR") && obeys_codes()
+        io::stdout().is_terminal() && !set("NO_COLOR") && obeys_codes()
     }
 
     /// Whether progress is drawn as a bar: a person reads stderr.

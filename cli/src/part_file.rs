@@ -56,7 +56,7 @@ pub(crate) fn directory_of(path: &Path) -> &Path {
 /// Checks that a dump may take this name: that of no file or of an older dump.
 ///
 /// # Errors
-/// `Error::Usage` for what is not to be overwritten.
+/// `Error::usage` for what is not to be overwritten.
 pub(crate) fn may_write(path: &Path) -> Result<(), Error> {
     let shown = name::readable_path(path);
     let Ok(metadata) = path.metadata() else { return Ok(()) };
@@ -78,7 +78,7 @@ pub(crate) fn may_write(path: &Path) -> Result<(), Error> {
 /// Opens a file that can be read again from its start. A pipe is not waited for.
 ///
 /// # Errors
-/// `Error::Usage` for anything but a regular file.
+/// `Error::usage` for anything but a regular file.
 pub(crate) fn open_regular(path: &Path) -> Result<(File, Metadata), Error> {
     let flags = OFlags::NONBLOCK.bits().cast_signed();
     let opened = OpenOptions::new().read(true).custom_flags(flags).open(path);

@@ -65,20 +65,6 @@ impl Retry {
             }
         }
     }
-
-    /// Waits before another try, because of this error.
-    ///
-    /// # Errors
-    /// This error, if it stays or comes too late; `Error::Interrupted`.
-    pub(crate) fn pause_after(&mut self, error: Error) -> Result<(), Error> {
-        if !error.passes() {
-            return Err(error);
-        }
-        self.pause().map_err(|over| match over {
-            Over::Late => error,
-            Over::Interrupted => Error::Interrupted { hint: String::new() },
-        })
-    }
 }
 
 /// Does `work`, which is told whether it is done again, until it succeeds, for at most `most`.
@@ -89,7 +75,10 @@ pub(crate) fn retry<T>(
     let mut retry = Retry::within(most);
     loop {
         match work(retry.failing.is_some()) {
-            Err(error) => retry.pause_after(error)?,
+            Err(error) if error.passes() => retry.pause().map_err(|over| match over {
+                Over::Late => error,
+                Over::Interrupted => Error::Interrupted { hint: String::new() },
+            })?,
             done => return done,
         }
     }

@@ -1,18 +1,18 @@
 //! What a name stands for: a filter in one key, or a sharded filter, whose descriptor lists its
 //! keys (docs/reference/sharding.md).
 
-mod parts;
 mod summary;
+
+use std::time::Instant;
 
 use crate::sharding::{Descriptor, Field, Generation, Malformed};
 use bloom::sharding::Shard;
 use redis::Value;
 
-pub(crate) use parts::{named_keys, shard_name};
 pub(crate) use summary::{Summary, Worst};
 
 use crate::{
-    connection::Connection,
+    connection::{Connection, Targets},
     error::Error,
     name,
     refusal::{Kind, Refusal},
@@ -29,8 +29,8 @@ pub(crate) enum Filter {
 /// Finds out what `name` stands for.
 ///
 /// # Errors
-/// `Error::Incomplete` for a descriptor that is half-written or damaged, `Error::RefusedPartly` for
-/// one that only a newer release understands.
+/// `Error::incomplete` for a descriptor that is half-written or damaged, `Error::refused_partly`
+/// for one that only a newer release understands.
 pub(crate) fn find(server: &mut Connection, name: &[u8]) -> Result<Filter, Error> {
     let Some(fields) = fields(server, name)? else { return Ok(Filter::Key) };
     match Descriptor::parse(fields.iter().map(|(field, value)| (&field[..], &value[..]))) {
@@ -38,6 +38,11 @@ pub(crate) fn find(server: &mut Connection, name: &[u8]) -> Result<Filter, Error
         Err(Malformed::Missing) => Ok(Filter::Key),
         Err(malformed) => Err(explained(name, &malformed)),
     }
+}
+
+/// As [`find`], by any server that knows, and the time before it was asked.
+pub(crate) fn find_by(targets: &Targets, name: &[u8]) -> Result<(Instant, Filter), Error> {
+    targets.on_node(name, |mut server| Ok((Instant::now(), find(&mut server, name)?)))
 }
 
 /// The fields of the hash at `name`; `None` if there is no hash, or if the user may not read it,
@@ -74,7 +79,7 @@ pub(crate) fn shard_at(place: usize, shards: usize) -> Option<Shard> {
 /// The generations that additions go to.
 ///
 /// # Errors
-/// `Error::Incomplete` if the next one cannot be read: what is not added to it may be lost.
+/// `Error::incomplete` if the next one cannot be read: what is not added to it may be lost.
 pub(crate) fn filled<'a>(
     name: &[u8],
     descriptor: &'a Descriptor,
@@ -112,5 +117,54 @@ pub(crate) fn explained(name: &[u8], malformed: &Malformed) -> Error {
             what,
             "Is this hash a sharded filter? docs/reference/sharding.md says what it must have.",
         ),
+    }
+}
+
+/// The keys of all shards that a descriptor names: of the current and the next generation, of one
+/// that is being reserved, and of one that becomes tombstones (descriptor.rs).
+pub(crate) fn named_keys<'f>(
+    fields: impl IntoIterator<Item = (&'f Vec<u8>, &'f Vec<u8>)>,
+) -> Vec<Vec<u8>> {
+    let is_key = |field: &[u8]| {
+        let number = ["next.", "spare.", "retired."]
+            .iter()
+            .find_map(|prefix| field.strip_prefix(prefix.as_bytes()))
+            .unwrap_or(field);
+        !number.is_empty() && number.iter().all(u8::is_ascii_digit)
+    };
+    let keys = fields.into_iter().filter(|(field, _)| is_key(field));
+    let mut keys: Vec<_> = keys.map(|(_, key)| key.clone()).collect();
+    keys.sort_unstable();
+    keys.dedup();
+    keys
+}
+
+/// The name and the generation in the key of a shard, `{<name>:<k>}:<generation>`; `None` for other
+/// keys.
+pub(crate) fn shard_name(key: &[u8]) -> Option<(&[u8], u64)> {
+    let number = |digits: &[u8]| -> Option<u64> { str::from_utf8(digits).ok()?.parse().ok() };
+    let close = key.iter().rposition(|&byte| byte == b'}')?;
+    let tag = key.get(..close)?.strip_prefix(b"{")?;
+    let generation = number(key.get(close..)?.strip_prefix(b"}:")?)?;
+    let colon = tag.iter().rposition(|&byte| byte == b':')?;
+    number(tag.get(colon + 1..)?)?;
+    tag.get(..colon).zip(Some(generation))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_keys_of_shards_are_recognized() {
+        for key in Generation::new(b"a:b", 3, 7, 0.1, 1).unwrap().keys {
+            assert_eq!(shard_name(&key), Some((&b"a:b"[..], 7)), "{}", key.escape_ascii());
+        }
+        for key in Generation::new(b"", 1, 1, 0.1, 1).unwrap().keys {
+            assert_eq!(shard_name(&key), Some((&b""[..], 1)), "{}", key.escape_ascii());
+        }
+        for key in ["", "a", "{a}:1", "{a:1}", "{a:1}:", "{a:x}:1", "{a:1}:x", "a:1}:1", "{:}:1"] {
+            assert_eq!(shard_name(key.as_bytes()), None, "{key}");
+        }
     }
 }

@@ -17,7 +17,7 @@ const TRIES: u32 = 1000;
 /// `look` leads the connection to no other node.
 ///
 /// # Errors
-/// `Error::Incomplete` if the keys change all the time: nothing was done.
+/// `Error::incomplete` if the keys change all the time: nothing was done.
 pub(crate) fn watched<T>(
     server: &mut Connection,
     keys: &[&[u8]],

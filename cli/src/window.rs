@@ -50,7 +50,7 @@ impl Options {
     /// The rules of the window; `None` for a filter that does not forget.
     ///
     /// # Errors
-    /// `Error::Usage` for a window that no filter has, and for one of items that is to grow.
+    /// `Error::usage` for a window that no filter has, and for one of items that is to grow.
     pub(crate) fn rules(&self, expansion: Option<u64>) -> Result<Option<Rules>, Error> {
         let Some(span) = self.window else { return Ok(None) };
         let rules = Rules { span, generations: self.generations, refresh: !self.no_refresh };

@@ -59,8 +59,7 @@ impl Arguments {
         }
         let key = name::bytes(&self.name);
         let shown = name::readable(key);
-        let target = connection.target()?;
-        let targets = Targets::of(target.clone(), &mut target.connect()?)?;
+        let targets = Targets::of(connection.target()?)?;
         let dump = Dump { key, path: &self.output, output };
         // A node that fails is waited for, and the dump begun again.
         let (module, dumped) = retry(RETRY_FOR, |_| {

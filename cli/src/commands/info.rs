@@ -78,7 +78,7 @@ impl Arguments {
                 Err(Error::Refused { command, refusal }) => {
                     Error::refused(format!("{command} {}", name::readable(key)), refusal)
                 }
-                Err(error @ (Error::Incomplete { .. } | Error::RefusedPartly { .. })) => error,
+                Err(error @ Error::Told { exit: Exit::Incomplete | Exit::Refused, .. }) => error,
                 Err(error) => return Err(error),
             };
             // The last error ends the program.

@@ -125,22 +125,13 @@ impl Arguments {
         inputs: &mut [Input],
         output: &Output,
     ) -> Result<(Fleet, Arc<Ledger>), Error> {
-        let connect = |known: &Option<Targets>| match known {
-            Some(targets) => targets.connect_for(self.key()),
-            None => target.connect_for(self.key()),
-        };
-        let mut server = connect(targets)?;
-        // A server that loads its data is waited for.
-        let (read, filter) = retry(self.confirmed.retry_for, |again| {
-            if again {
-                server = connect(targets)?;
-            }
-            Ok((Instant::now(), sharded::find(&mut server, self.key())?))
-        })?;
         let targets = match targets {
             Some(targets) => targets.clone(),
-            None => targets.insert(Targets::of(target.clone(), &mut server)?).clone(),
+            None => targets.insert(Targets::of(target.clone())?).clone(),
         };
+        // A server that loads its data is waited for.
+        let (read, filter) =
+            retry(self.confirmed.retry_for, |_| sharded::find_by(&targets, self.key()))?;
         let loaded = resumed(inputs).next().is_some();
         let route = Route { loaded, ..Route::new(self.key(), targets, output) };
         let ledger = Arc::clone(&route.ledger);
@@ -153,7 +144,7 @@ impl Arguments {
             }
         };
         let fleet = Fleet::start(goal, settings, route).map_err(|failure| self.early(failure))?;
-        let generation = fleet.generations().first().copied();
+        let generation = fleet.generations().first().map(|of| of.0);
         self.resume(inputs, (generation, &fleet.found), output);
         let mut journals = Vec::new();
         for input in &*inputs {

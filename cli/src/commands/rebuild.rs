@@ -116,8 +116,9 @@ impl Arguments {
             servers: Servers::of(target.clone(), output)?,
             target,
             output,
+            arguments: self,
         };
-        Run { arguments: self, on: &rebuild }.run()
+        rebuild.run()
     }
 }
 
@@ -134,20 +135,14 @@ fn is_regular(path: &Path) -> Result<(), Error> {
     ))
 }
 
-/// A run of the subcommand.
-struct Run<'a> {
-    arguments: &'a Arguments,
-    on: &'a Rebuild<'a>,
-}
-
-impl Run<'_> {
+impl Rebuild<'_> {
     fn run(&self) -> Result<Exit, Error> {
-        let seen = self.on.look()?;
+        let seen = self.look()?;
         let action = self.next(&seen, None);
         self.check(&seen, action)?;
         if seen.step.is_some() {
             // The run that went to this step may not have waited until a replica had it.
-            self.on.servers.confirm(&[self.on.name.to_vec()])?;
+            self.servers.confirm(&[self.name.to_vec()])?;
         }
         let go_on = match self.arguments.abort {
             false => "Repeat the command to continue, or give up by --abort.",
@@ -171,12 +166,9 @@ impl Run<'_> {
     fn check(&self, seen: &Seen, action: Action) -> Result<(), Error> {
         let arguments = self.arguments;
         let refused = |what: &str, hint: &str| {
-            Err(Error::refused_partly(
-                format!("rebuild {}: {what}", self.on.shown),
-                hint.to_owned(),
-            ))
+            Err(Error::refused_partly(format!("rebuild {}: {what}", self.shown), hint.to_owned()))
         };
-        let begins = format!("`rebuild {}` begins a rebuild.", name::typed(self.on.name));
+        let begins = format!("`rebuild {}` begins a rebuild.", name::typed(self.name));
         let refusal = match action {
             Action::Refuse(Refusal::NoRebuild) => Some(("it is not being rebuilt", &*begins)),
             Action::Refuse(Refusal::Exchanged) => {
@@ -190,7 +182,7 @@ impl Run<'_> {
                 "there is no new generation that has the items",
                 "Name the files of the items by --from.",
             )),
-            Action::Begin | Action::Bury { last: false } => self.on.unfit(seen)?,
+            Action::Begin | Action::Bury { last: false } => self.unfit(seen)?,
             _ => None,
         };
         if let Some((what, hint)) = refusal {
@@ -242,19 +234,19 @@ impl Run<'_> {
     fn go(&self, changed: &mut bool) -> Result<Exit, Error> {
         let mut loaded = None;
         loop {
-            let seen = self.on.look()?;
+            let seen = self.look()?;
             let action = self.next(&seen, loaded);
             self.check(&seen, action)?;
             interrupt::check("Nothing was changed.")?;
             *changed = true;
             match action {
-                Action::Begin => self.on.begin(&seen, &self.wanted(&seen))?,
-                Action::Reserve => self.on.reserve(&seen)?,
+                Action::Begin => self.begin(&seen, &self.wanted(&seen))?,
+                Action::Reserve => self.reserve(&seen)?,
                 Action::AwaitAdders => {
-                    self.on.wait(&seen.descriptor, "adds to the new generation, too")?;
-                    self.on.ready_to_fill(&seen)?;
+                    self.wait(&seen.descriptor, "adds to the new generation, too")?;
+                    self.ready_to_fill(&seen)?;
                     if !self.arguments.from.is_empty() {
-                        self.on.output.remark(
+                        self.output.remark(
                             "Items that were added before now must be in the files. If any were \
                              added after the export, interrupt this, and export again",
                         );
@@ -263,25 +255,25 @@ impl Run<'_> {
                 Action::Fill => {
                     let Arguments { from, input, loading, .. } = self.arguments;
                     let files = Files { paths: from, items: input, confirmed: loading };
-                    loaded = Some(self.on.fill(&seen, &files)?);
+                    loaded = Some(self.fill(&seen, &files)?);
                 }
-                Action::FillAgain => self.on.ready_to_fill(&seen)?,
-                Action::Exchange => self.on.exchange(&seen)?,
+                Action::FillAgain => self.ready_to_fill(&seen)?,
+                Action::Exchange => self.exchange(&seen)?,
                 Action::AwaitReaders => {
-                    self.on.wait(&seen.descriptor, "queries the new generation")?;
-                    self.on.commit(&seen)?;
+                    self.wait(&seen.descriptor, "queries the new generation")?;
+                    self.commit(&seen)?;
                 }
-                Action::Retire => self.on.give_up(&seen)?,
+                Action::Retire => self.give_up(&seen)?,
                 Action::Bury { last } => {
-                    self.on.end(&seen)?;
+                    self.end(&seen)?;
                     if last {
                         return self.report(&seen, loaded, self.ended(&seen));
                     }
                 }
                 Action::Stop => {
                     self.report(&seen, loaded, self.stopped(&seen, loaded))?;
-                    let name = name::typed(self.on.name);
-                    self.on.output.remark(match seen.step {
+                    let name = name::typed(self.name);
+                    self.output.remark(match seen.step {
                         Some(Step::Filling) => format!(
                             "Export the items now, then load them by `rebuild {name} --from FILE`."
                         ),
@@ -303,15 +295,15 @@ impl Run<'_> {
         let parameters = self.parameters(&seen.descriptor.current);
         match seen.step {
             Some(Step::Aborted) => {
-                format!("{}: the rebuild was given up: {parameters}", self.on.shown)
+                format!("{}: the rebuild was given up: {parameters}", self.shown)
             }
-            _ => format!("{} was rebuilt: {parameters}", self.on.shown),
+            _ => format!("{} was rebuilt: {parameters}", self.shown),
         }
     }
 
     /// How far a run came that ends before the rebuild does.
     fn stopped(&self, seen: &Seen, loaded: Option<u64>) -> String {
-        let shown = &self.on.shown;
+        let shown = &self.shown;
         match (seen.step, loaded) {
             (Some(Step::Filling), _) => {
                 format!("{shown}: the next generation takes all additions from now on")
@@ -325,10 +317,10 @@ impl Run<'_> {
     }
 
     fn report(&self, seen: &Seen, items: Option<u64>, text: String) -> Result<Exit, Error> {
-        let now = self.on.look()?;
+        let now = self.look()?;
         let of = now.new.unwrap_or_else(|| now.descriptor.current.clone());
         let report = Report {
-            name: Named::of(self.on.name),
+            name: Named::of(self.name),
             step: seen.step,
             generation: now.descriptor.current.number,
             next_generation: now.descriptor.next.ok().flatten().map(|next| next.number),
@@ -337,7 +329,7 @@ impl Run<'_> {
             error_rate: of.error_rate,
             items,
         };
-        self.on.output.data(&report, text)?;
+        self.output.data(&report, text)?;
         Ok(Exit::Done)
     }
 }

@@ -63,7 +63,7 @@ impl Arguments {
         let reader = self.open()?;
         let name = name::bytes(&self.name);
         let servers = Servers::of(connection.target()?, output)?;
-        if is_filter(&mut servers.connect(name)?, name)? && !self.replace {
+        if is_filter(&mut servers.all.connect_for(name)?, name)? && !self.replace {
             return Err(self.taken());
         }
         let key = name::beside(name, "restoring");
@@ -76,7 +76,7 @@ impl Arguments {
         if !is_placed && filling.begun {
             // If this fails, the next run says that the key is there.
             let unlink = |mut server: Connection| server.call(redis::cmd("UNLINK").arg(&key));
-            let _ = servers.connect(&key).and_then(unlink);
+            let _ = servers.all.connect_for(&key).and_then(unlink);
         }
         let (placed, reader) = placed?;
         if !placed {
@@ -139,7 +139,7 @@ impl Arguments {
         let mut loaded_by = Some(server);
         let placed = retry(if shows { RETRY_FOR } else { Duration::ZERO }, |again| {
             // Both keys are in one node.
-            let server = &mut loaded_by.take().map_or_else(|| servers.connect(name), Ok)?;
+            let server = &mut loaded_by.take().map_or_else(|| servers.all.connect_for(name), Ok)?;
             // The reply to an earlier attempt may be lost.
             if again && !is_filter(server, key)? && holds(server, name, header)? == Some(true) {
                 return Ok(true);
@@ -198,7 +198,7 @@ impl Filling<'_> {
 
     fn load_once(&mut self, mut reader: Reader) -> Result<Loaded, Error> {
         let header = reader.next()?.ok_or_else(|| reader.damaged("it has no chunk"))?;
-        let mut server = self.servers.connect(self.key)?;
+        let mut server = self.servers.all.connect_for(self.key)?;
         if self.begun {
             server.call_for_key(redis::cmd("UNLINK").arg(self.key))?;
         } else if is_filter(&mut server, self.key)? {

@@ -74,14 +74,10 @@ impl Target {
         let mut connection = self.connect()?;
         // TYPE is allowed to every user who may read the key. Other errors come back later, from
         // the command that the caller sends.
-        connection.call_for_key(redis::cmd("TYPE").arg(key)).map_or_else(
-            |error| match error {
-                Error::Refused { .. } => Ok(()),
-                other => Err(other),
-            },
-            |_| Ok(()),
-        )?;
-        Ok(connection)
+        match connection.call_for_key(redis::cmd("TYPE").arg(key)) {
+            Ok(_) | Err(Error::Refused { .. }) => Ok(connection),
+            Err(error) => Err(error),
+        }
     }
 
     /// Like [`Target::connect_for`], but each reply must come within `most`. What is sent later

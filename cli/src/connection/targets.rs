@@ -29,8 +29,8 @@ pub(crate) struct Targets {
 
 impl Targets {
     /// The server, then the other nodes of its cluster.
-    pub(crate) fn of(target: Target, connection: &mut Connection) -> Result<Self, Error> {
-        let nodes = Nodes::of_if_allowed(connection)?;
+    pub(crate) fn of(target: Target) -> Result<Self, Error> {
+        let nodes = Nodes::of_if_allowed(&mut target.connect()?)?;
         let others = nodes.all().into_iter().filter(|node| !node.same_server(&target));
         let all: Vec<_> = [target.clone()].into_iter().chain(others).collect();
         let (last, stale) = Default::default();

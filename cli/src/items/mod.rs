@@ -10,11 +10,7 @@
 mod batch;
 mod live;
 
-use std::{
-    fs::File,
-    io::{self, Read},
-    path::{Path, PathBuf},
-};
+use std::io::{self, Read};
 
 use memchr::{memchr, memchr_iter, memrchr};
 
@@ -48,38 +44,6 @@ impl Options {
     /// The form of the items in words: two equal forms read equal items.
     pub(crate) fn form(&self) -> String {
         if self.null { "zero bytes" } else { "lines" }.to_owned()
-    }
-}
-
-/// Where items come from.
-pub(crate) enum Source {
-    File(PathBuf),
-    Stdin,
-}
-
-impl Source {
-    /// A file; `-` is standard input.
-    pub(crate) fn named(name: &Path) -> Self {
-        if name == Path::new("-") { Self::Stdin } else { Self::File(name.to_owned()) }
-    }
-
-    /// For messages.
-    pub(crate) fn name(&self) -> String {
-        match self {
-            Self::File(path) => path.display().to_string(),
-            Self::Stdin => "stdin".to_owned(),
-        }
-    }
-
-    /// Opens a pipe, which says `WouldBlock` for "nothing at the moment".
-    pub(crate) fn live(&self) -> Box<dyn Read> {
-        match self {
-            Self::Stdin => Box::new(Live::new(io::stdin())),
-            Self::File(path) => {
-                let path = path.clone();
-                Box::new(Live::opened(|| File::open(path)))
-            }
-        }
     }
 }
 

@@ -60,8 +60,7 @@ pub(crate) fn load_files(
             "Give up by --abort, and begin again.",
         )
     };
-    let mut server = target.connect()?;
-    let route = Route::new(&[], Targets::of(target, &mut server)?, output);
+    let route = Route::new(&[], Targets::of(target)?, output);
     let inputs = files.paths.iter().map(|path| Input::open(path, String::new()));
     let inputs = inputs.collect::<Result<Vec<_>, _>>()?;
     let started = Fleet::start(goal, settings, route);

@@ -25,12 +25,12 @@ use std::{
         mpsc::{Sender, channel},
     },
     thread::{self, JoinHandle},
-    time::{Duration, Instant},
+    time::Duration,
 };
 
 use super::{
     failure::{Failure, Stop},
-    goal::{Goal, Plan, batch_bytes},
+    goal::{Goal, batch_bytes},
     ledger::Piece,
     proof::{Mark, Seen, Verdict},
     route::{HELD, Options, Route, Totals},
@@ -43,6 +43,7 @@ use crate::{
     items::Batch,
     retry::retry,
     sharded::{self, Filter},
+    sharding::Generation,
 };
 
 /// Bytes that are read ahead of the replies of one key, if no replica is waited for.
@@ -52,14 +53,14 @@ const MOMENT: Duration = Duration::from_millis(100);
 
 /// The threads of a plan.
 struct Lane {
-    generation: u64,
+    generation: Identity,
     /// A thread for each shard.
     workers: Vec<Worker>,
 }
 
 /// The number of a generation and of its shards. After a rebuild was given up, another generation
 /// may have the number, but then not the same keys.
-type Identity = (u64, usize);
+pub(crate) type Identity = (u64, usize);
 
 struct Worker {
     key: Vec<u8>,
@@ -156,7 +157,7 @@ impl Fleet {
         let plans = plans.map_err(|error| (0, error.into()))?;
         // There is at least the generation that answers.
         let (generation, keys) =
-            plans.first().map_or((0, Vec::new()), |plan| (plan.generation, plan.keys.clone()));
+            plans.first().map_or((0, Vec::new()), |plan| (plan.number, plan.keys.clone()));
         let valid_until = self.goal.valid_until();
         self.route.ledger.begin(generation, vec![None; keys.len()], valid_until);
         self.found = vec![None; keys.len()];
@@ -166,7 +167,8 @@ impl Fleet {
         self.route.held = HELD / plans.iter().map(|plan| plan.keys.len()).sum::<usize>().max(1);
         let (sender, ready) = channel();
         let mut result = Ok(());
-        for (number, Plan { generation, keys }) in plans.into_iter().enumerate() {
+        for (number, plan) in plans.into_iter().enumerate() {
+            let Generation { number: generation, keys, .. } = plan;
             let (mut workers, shards) = (Vec::new(), keys.len());
             for (shard, key) in keys.into_iter().enumerate() {
                 let place = (number == 0).then_some(shard);
@@ -176,7 +178,7 @@ impl Fleet {
                     Err(ending) => result = Err(ending),
                 }
             }
-            self.lanes.push(Lane { generation, workers });
+            self.lanes.push(Lane { generation: (generation, shards), workers });
         }
         drop(sender);
         let mut alone = 0;
@@ -310,7 +312,7 @@ impl Fleet {
             self.route.ledger.extend(self.goal.valid_until());
             return Ok(());
         }
-        let old = self.identities();
+        let old = self.generations();
         self.route.give_back.store(true, Ordering::Relaxed);
         let (endings, leftovers) = self.join();
         match endings.into_iter().find(|(_, failure)| !failure.stop.is_stale()) {
@@ -418,7 +420,7 @@ impl Fleet {
     /// Ends all threads. Starts others if the keys are no shards any more, because the filter was
     /// rebuilt: returns whether it did.
     fn join_and_follow(&mut self) -> Result<bool, Failure> {
-        let old = self.identities();
+        let old = self.generations();
         let (mut endings, leftovers) = self.join();
         if let Some(at) = endings.iter().position(|(_, failure)| !failure.stop.is_stale()) {
             return Err(endings.swap_remove(at).1);
@@ -462,14 +464,14 @@ impl Fleet {
         self.begin_as_described()?;
         self.route.output.remark(format_args!(
             "the filter is being rebuilt, or was: generation {}",
-            self.generations().iter().map(u64::to_string).collect::<Vec<_>>().join(" and ")
+            self.generations().iter().map(|of| of.0.to_string()).collect::<Vec<_>>().join(" and ")
         ));
         for (generation, piece) in leftovers {
             // What the next generation has not confirmed is sent to it; a generation that is new
             // gets what that which answered has not confirmed.
             let takes = |lane: &Lane| {
-                let known = old.contains(&lane.identity());
-                generation == if known { lane.identity() } else { old[0] }
+                let known = old.contains(&lane.generation);
+                generation == if known { lane.generation } else { old[0] }
             };
             let parts = self.pieces(&piece.batch, takes);
             let bytes = parts.iter().map(|(_, part)| part.blob.len()).sum();
@@ -504,9 +506,9 @@ impl Fleet {
                     self.marks.insert(key, mark);
                 }
                 let pieces = ended.pieces.into_iter().chain(ended.later.try_iter());
-                leftovers.extend(pieces.map(|piece| ((generation, shards), piece)));
+                leftovers.extend(pieces.map(|piece| (generation, piece)));
                 if let Err(stop) = ended.result {
-                    endings.push((generation, self.failure(stop, shard, shards)));
+                    endings.push((generation.0, self.failure(stop, shard, shards)));
                 }
             }
         }
@@ -522,22 +524,15 @@ impl Fleet {
     }
 
     /// The generations that take the items.
-    pub(crate) fn generations(&self) -> Vec<u64> {
+    pub(crate) fn generations(&self) -> Vec<Identity> {
         self.lanes.iter().map(|lane| lane.generation).collect()
-    }
-
-    fn identities(&self) -> Vec<Identity> {
-        self.lanes.iter().map(Lane::identity).collect()
     }
 
     /// Reads the descriptor again, from any node that knows it. Returns whether it has the same
     /// generations.
     fn read_again(&mut self) -> Result<bool, Failure> {
         let Route { key, targets, .. } = &self.route;
-        let found = patient(self.settings.retry_for, || {
-            targets
-                .on_node(key, |mut server| Ok((Instant::now(), sharded::find(&mut server, key)?)))
-        });
+        let found = patient(self.settings.retry_for, || sharded::find_by(targets, key));
         match found {
             Ok((read, Filter::Sharded(now))) => {
                 sharded::filled(key, &now)?;
@@ -552,12 +547,6 @@ impl Fleet {
             }
             Err(stop) => Err(stop.into()),
         }
-    }
-}
-
-impl Lane {
-    fn identity(&self) -> Identity {
-        (self.generation, self.workers.len())
     }
 }
 

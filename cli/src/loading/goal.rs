@@ -30,14 +30,6 @@ pub(crate) enum Goal {
     Generation(Generation),
 }
 
-/// The shards that take items by one rule.
-pub(super) struct Plan {
-    /// 0 for a filter in one key.
-    pub(super) generation: u64,
-    /// The keys of the shards.
-    pub(super) keys: Vec<Vec<u8>>,
-}
-
 impl Goal {
     /// Whether the keys are shards, each of which takes its own items.
     pub(super) fn has_shards(&self) -> bool {
@@ -51,23 +43,23 @@ impl Goal {
         read.checked_add(Duration::from_secs(descriptor.poll.saturating_mul(2)))
     }
 
-    /// What is sent where, for the filter `name`; nothing to a generation that is `ending`.
+    /// The generations that take the items of the filter `name`, but for one that is `ending`. A
+    /// filter in one key is generation 0.
     ///
     /// # Errors
     /// Those of [`sharded::filled`].
-    pub(super) fn plans(&self, name: &[u8], ending: Option<u64>) -> Result<Vec<Plan>, Error> {
-        let plan = |generation: &Generation| Plan {
-            generation: generation.number,
-            keys: generation.keys.clone(),
-        };
+    pub(super) fn plans(&self, name: &[u8], ending: Option<u64>) -> Result<Vec<Generation>, Error> {
         Ok(match self {
-            Self::Key => vec![Plan { generation: 0, keys: vec![name.to_vec()] }],
+            Self::Key => {
+                let keys = vec![name.to_vec()];
+                vec![Generation { number: 0, error_rate: 0.0, capacity: 0, keys }]
+            }
             Self::Filter(filter, _) => sharded::filled(name, filter)?
                 .into_iter()
                 .filter(|generation| Some(generation.number) != ending)
-                .map(plan)
+                .cloned()
                 .collect(),
-            Self::Generation(generation) => vec![plan(generation)],
+            Self::Generation(generation) => vec![generation.clone()],
         })
     }
 }

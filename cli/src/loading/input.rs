@@ -13,16 +13,19 @@ use super::{
 };
 use crate::{
     error::Error,
-    items::{self, Batches, Source},
+    items::{self, Batches, Live},
     name,
     output::Output,
 };
+
+/// The name of standard input.
+const STDIN: &str = "-";
 
 /// A file of the command line.
 pub(crate) struct Input {
     /// For messages.
     pub(crate) name: String,
-    source: Source,
+    path: PathBuf,
     /// `None` for standard input, pipes and devices.
     pub(crate) regular: Option<Regular>,
 }
@@ -50,9 +53,12 @@ pub(crate) fn begin_again(inputs: &mut [Input]) {
 impl Input {
     /// Opens a file. `load` says how it is loaded.
     pub(crate) fn open(path: &Path, load: String) -> Result<Self, Error> {
-        let source = Source::named(path);
-        let mut input = Self { name: source.name(), source, regular: None };
-        let Source::File(path) = &input.source else { return Ok(input) };
+        let stdin = path == Path::new(STDIN);
+        let name = if stdin { "stdin".to_owned() } else { path.display().to_string() };
+        let mut input = Self { name, path: path.to_owned(), regular: None };
+        if stdin {
+            return Ok(input);
+        }
         let metadata = fs::metadata(path).map_err(Error::file(path))?;
         if metadata.is_dir() {
             return Err(Error::file(path)(io::ErrorKind::IsADirectory.into()));
@@ -61,7 +67,7 @@ impl Input {
         if metadata.is_file() {
             let file = File::open(path).map_err(Error::file(path))?;
             let identity = Identity::of(&file, load).map_err(Error::file(path))?;
-            let (path, start) = (path.clone(), Position::default());
+            let (path, start) = (path.to_owned(), Position::default());
             input.regular = Some(Regular { file, path, identity, start });
         }
         Ok(input)
@@ -119,7 +125,12 @@ impl Input {
         options: &items::Options,
     ) -> Result<Batches<Box<dyn Read>>, Error> {
         let Some(regular) = &self.regular else {
-            return Ok(Batches::new(self.source.live(), options));
+            let path = self.path.clone();
+            let live = match path == Path::new(STDIN) {
+                true => Live::new(io::stdin()),
+                false => Live::opened(|| File::open(path)),
+            };
+            return Ok(Batches::new(Box::new(live), options));
         };
         let (path, start) = (&regular.path, regular.start.offset);
         let mut file = regular.file.try_clone().map_err(Error::file(path))?;

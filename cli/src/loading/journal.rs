@@ -123,7 +123,7 @@ impl Journal {
     /// this load does not `resume` it.
     ///
     /// # Errors
-    /// `Error::Usage` for the journal of another load, and for a file that is no journal.
+    /// `Error::usage` for the journal of another load, and for a file that is no journal.
     pub(crate) fn read(
         file: &Path,
         identity: &Identity,

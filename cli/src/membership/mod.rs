@@ -121,7 +121,7 @@ impl Membership {
     fn at(target: &Target, name: &[u8]) -> Result<Self, Error> {
         Ok(Self {
             name: name.to_vec(),
-            targets: Targets::of(target.clone(), &mut target.connect()?)?,
+            targets: Targets::of(target.clone())?,
             generation: None,
             poll: None,
             read: Instant::now(),

@@ -10,7 +10,7 @@ use crate::{
     amount,
     at_once::{Servers, on_each},
     connection::{Connection, Nodes},
-    error::Error,
+    error::{Error, Exit},
     filter_info::{FilterInfo, Reader},
     memory::Need,
     name::{self, Named},
@@ -63,7 +63,7 @@ struct ShownShard<'s> {
 /// What a shard answered, and the primary that has its slot.
 struct Read {
     node: Option<String>,
-    /// `Error::Incomplete` if it is lost: there is no such filter at its key. With another error it
+    /// `Error::incomplete` if it is lost: there is no such filter at its key. With another error it
     /// may be as it should be.
     result: Result<FilterInfo, Error>,
 }
@@ -74,7 +74,7 @@ impl Read {
     }
 
     fn is_lost(&self) -> bool {
-        matches!(self.result, Err(Error::Incomplete { .. }))
+        matches!(self.result, Err(Error::Told { exit: Exit::Incomplete, .. }))
     }
 }
 
@@ -96,7 +96,7 @@ pub(super) struct Request<'a> {
 /// Shows a sharded filter.
 ///
 /// # Errors
-/// `Error::Incomplete` if a shard is lost, after all is shown.
+/// `Error::incomplete` if a shard is lost, after all is shown.
 pub(super) fn show(
     request: &Request<'_>,
     descriptor: &Descriptor,
@@ -110,7 +110,7 @@ pub(super) fn show(
     let shown = Shown {
         name: Named::of(name),
         poll: descriptor.poll,
-        base: descriptor.base.as_deref().map(Named::key),
+        base: descriptor.base.as_deref().map(|key| Named::in_field("key", key)),
         current: current.shown(),
         next: next.as_ref().map(Seen::shown),
     };
@@ -170,7 +170,7 @@ impl<'d> Seen<'d> {
         let all = self.shards.iter().zip(&self.generation.keys).enumerate();
         let shards = all.map(|(place, (shard, key))| ShownShard {
             shard: place,
-            key: Named::key(key),
+            key: Named::in_field("key", key),
             node: shard.node.as_deref(),
             problem: shard.result.as_ref().err().map(ToString::to_string),
             info: shard.info(),
@@ -192,7 +192,7 @@ impl<'d> Seen<'d> {
         for (place, (shard, key)) in self.shards.into_iter().zip(&self.generation.keys).enumerate()
         {
             match shard.result {
-                Err(Error::Incomplete { what, .. }) => {
+                Err(Error::Told { exit: Exit::Incomplete, what, .. }) => {
                     let others = match lost {
                         1 => String::new(),
                         all => format!(", and {} more", all - 1),

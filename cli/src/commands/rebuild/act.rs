@@ -10,15 +10,15 @@ use std::{
 use crate::sharding::{Descriptor, Generation};
 use clap::ValueEnum as _;
 
-use super::next::Step;
+use super::{Arguments, next::Step};
 use crate::{
     amount,
     at_once::{Servers, on_all},
     commands::drop::remove,
     connection::{Connection, Target},
     descriptor::{
-        Change, Fields, bury, dropped, names_of, note, noted, parsed, read, spare, spare_fields,
-        unused, update,
+        Change, Fields, any_of, bury, dropped, names_of, note, noted, read, reserve_all, spare,
+        spare_fields, unused, update, whole,
     },
     error::Error,
     filter_info::{Cells, FilterInfo},
@@ -26,10 +26,10 @@ use crate::{
     loading::{Files, Goal, Input, load_files},
     membership::Membership,
     name,
-    new_shard::{any_of, reserve_all},
     output::Output,
     progress::Progress,
     refusal::Kind,
+    sharded,
     stamp::Stamp,
 };
 
@@ -56,8 +56,9 @@ pub(super) struct Seen {
     base: Option<Vec<u8>>,
 }
 
-/// A filter that is rebuilt.
+/// A run of the subcommand.
 pub(super) struct Rebuild<'a> {
+    pub(super) arguments: &'a Arguments,
     pub(super) name: &'a [u8],
     pub(super) shown: String,
     pub(super) target: Target,
@@ -87,7 +88,8 @@ impl Rebuild<'_> {
     }
 
     fn read(&self, fields: &Fields) -> Result<Seen, Error> {
-        let descriptor = parsed(self.name, fields)?;
+        let descriptor =
+            whole(fields).map_err(|malformed| sharded::explained(self.name, &malformed))?;
         let step = match fields.get(STEP) {
             None => None,
             Some(value) => {
@@ -177,7 +179,7 @@ impl Rebuild<'_> {
     /// What the shards of the new generation have now: all that they had at `earlier`.
     ///
     /// # Errors
-    /// `Error::Incomplete` if one of them has not.
+    /// `Error::incomplete` if one of them has not.
     pub(super) fn intact(
         &self,
         seen: &Seen,
@@ -330,7 +332,7 @@ impl Rebuild<'_> {
             Some(new) if committed => {
                 let mut heirs = heirs(place, count, new.keys.len());
                 heirs.try_for_each(|heir| {
-                    let server = &mut self.servers.connect(&new.keys[heir])?;
+                    let server = &mut self.servers.all.connect_for(&new.keys[heir])?;
                     self.has_all(server, seen, new, &seen.stamps, heir).map(|_| ())
                 })
             }
