@@ -8,10 +8,10 @@
 --     token           names the lookup script that this primary got when that was found
 --     heartbeat       milliseconds: every key that a guard added later may be missing in a copy of this state
 --     late:PROCESS    "covered seen": rows of a guard with on_unavailable="later" are covered up to the first
---                     time; it was heard of last at the second
---     late:outside    the same for writers without a guard (`refresh`)
+--                     time; it was heard of last at the second, by the server's clock
+--     late:outside    the same for writers without a guard (`refresh`), who are heard of by each catch-up
 --
--- Times are the earlier of the server's clock and the caller's: a clock that is ahead would lose rows.
+-- Other times are the earlier of the server's clock and the caller's: a clock that is ahead would lose rows.
 --
 -- lookup   ARGV keys. Of each key a digit, 1 or 0, in one string, which clients parse faster than an array
 --          (of one key without concat, a tenth of the script's time); null if the filter is not trusted.
@@ -20,7 +20,7 @@
 --          `trust` may load the script of a token that is in use: whoever knows it is trusted.
 -- trust    ARGV id, begin, caller, identity of the new filter or '', token, identity of the server that has the
 --          script of the token. id '' stands for the one under which the filter is trusted. Returns the token.
--- insert   ARGV items. Returns the identity of the server, '' on none.
+-- insert   ARGV items. Returns the identity of the server.
 -- reserve  ARGV error, capacity, clock. Returns the identities of server and new filter, and the time.
 -- tick     ARGV clock, caller, covers, stale, refresh, lease. `covers` says what the caller vouches for: ''
 --          nothing, 'all' that it has no late keys, or the identity of the server to which it has just added
@@ -54,7 +54,13 @@ end
 local function add(key, items) return redis.pcall('BF.INSERT', key, 'NOCREATE', 'ITEMS', unpack(items)) end
 local function now(theirs)
   local time = redis.call('TIME')
-  return math.min(time[1] * 1000 + math.floor(time[2] / 1000), tonumber(theirs))
+  local ours = time[1] * 1000 + math.floor(time[2] / 1000)
+  return math.min(ours, tonumber(theirs)), ours
+end
+-- Of another server with this state, or of this one before the slot moved to another: an ID may come back with it.
+local function distrust()
+  local trusted = redis.call('HGET', KEYS[2], 'trusted')
+  if trusted and trusted ~= id then redis.call('HDEL', KEYS[2], 'trusted', 'token') end
 end
 local function text(milliseconds) return string.format('%.0f', milliseconds) end
 local function state(key)
@@ -84,7 +90,7 @@ if ARGV[2] ~= '' then
   for name, value in pairs(fields) do
     local covered, seen = string.match(value, '^(%d+) (%d+)$')
     if covered and tonumber(covered) < begin then
-      redis.call('HSET', KEYS[2], name, text(begin) .. ' ' .. seen)
+      redis.call('HSET', KEYS[2], name, text(begin) .. ' ' .. (name == 'late:outside' and text(begin) or seen))
     end
   end
 end
@@ -92,13 +98,15 @@ if redis.call('GET', KEYS[4]) == ARGV[3] then redis.call('UNLINK', KEYS[4]) end
 return ARGV[5]
 
 --- insert
+if not id then return redis.error_reply('READONLY this is no primary') end
+distrust()
 for _, key in ipairs({KEYS[3], KEYS[1]}) do
   local answer = add(key, ARGV)
   local failure = answer.err and answer or answer[#answer]
   -- A filter that does not exist needs no key.
   if type(failure) == 'table' and not string.find(failure.err, 'not found', 1, true) then return failure end
 end
-return id or ''
+return id
 
 --- reserve
 if not id then return redis.error_reply('ERR this is no primary') end
@@ -107,15 +115,15 @@ redis.call('BF.RESERVE', KEYS[3], ARGV[1], ARGV[2])
 return {id, redis.call('BF.INFO', KEYS[3], 'IDENTITY')[1], text(now(ARGV[3]))}
 
 --- tick
-local fields, time = state(KEYS[2]), now(ARGV[1])
 if not id then return {'no primary', 0} end
-local trusted = fields.trusted == id and complete(KEYS[1])
+distrust()
+local fields, time, ours = state(KEYS[2]), now(ARGV[1])
+local trusted = fields.trusted and complete(KEYS[1])
 local own, vouched = 'late:' .. ARGV[2], 0
 local function cover(name)
-  fields[name] = text(time) .. ' ' .. text(time)
+  fields[name] = text(time) .. ' ' .. text(ours)
   redis.call('HSET', KEYS[2], name, fields[name])
 end
-if fields.trusted ~= id and fields.token then redis.call('HDEL', KEYS[2], 'token') end
 if (ARGV[3] == 'all' or ARGV[3] == id) and (trusted or not fields[own]) then
   vouched = 1
   cover(own)
@@ -128,8 +136,9 @@ for name, value in pairs(fields) do
   if covered then
     local limit = tonumber(ARGV[name == 'late:outside' and 5 or 4])
     since = math.min(since, tonumber(covered))
-    due = due or (limit > 0 and time - covered > limit)
-    if name ~= 'late:outside' and covered - seen > 86400000 and trusted then redis.call('HDEL', KEYS[2], name) end
+    -- The longer nothing was heard of a process, the rarer are the catch-ups for it.
+    due = due or (limit > 0 and time - math.max(covered, seen) > math.max(limit, covered - seen))
+    if covered - seen > 86400000 and trusted then redis.call('HDEL', KEYS[2], name) end
   end
 end
 if trusted then redis.call('HSET', KEYS[2], 'heartbeat', text(time)) end

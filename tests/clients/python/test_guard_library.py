@@ -167,9 +167,9 @@ class Case(unittest.TestCase):
         self.database = Database(f"row:{i}" for i in range(500))
 
     def guard(self, url=None, **options):
-        options = {"catch_up": self.database.since, "commit_within": COMMIT, "margin": 1.5, **options}
+        options = {"catch_up": self.database.since, "commit_within": COMMIT, "margin": 1.5, "timeout": 0.5, **options}
         client = redis.Redis.from_url(url or self.server.url)
-        made = Guard(client, "users", capacity=10_000, error=0.001, timeout=0.5, **options)
+        made = Guard(client, "users", capacity=10_000, error=0.001, **options)
         self.addCleanup(made.close)
         return made
 
@@ -298,6 +298,51 @@ class Guards(Case):
         self.server.kill()
         with self.assertRaises(redis.RedisError):
             self.guard(on_unavailable="later").insert("key")
+
+    def test_a_slot_that_moves_away_and_back_is_not_trusted(self):
+        """The other node may have lost inserts, and the first one has its ID again."""
+        one = self.guard(catch_up=None)
+        one.build(self.database.keys)
+        with self.server.client() as client:
+            for do in (one.tick, functools.partial(one.insert, "new")):
+                client.hset(one.filter + ":state", "trusted", "0" * 40)  # as on the other node
+                do()
+                self.assertEqual(client.hmget(one.filter + ":state", "trusted", "token"), [None, None])
+        self.guarded(self.guard())
+
+    def test_a_replica_that_can_be_written_takes_no_insert(self):
+        one = self.guard(catch_up=None)
+        one.build(self.database.keys)
+        with self.server.client() as client:
+            client.config_set("replica-read-only", "no")
+            client.replicaof("127.0.0.1", 1)
+            with self.assertRaises(redis.ReadOnlyError):
+                one.insert("new")
+
+    def test_slow_clocks_and_dead_processes_cause_no_endless_catch_ups(self):
+        one = self.guard(catch_up=None)
+        one.build(self.database.keys)
+        with self.server.client() as client:
+
+            def tick(process, behind=0):
+                words = (round(time.time() * 1000) - behind, process, "all", 60_000, 0, 40_000)
+                state, _, *found = client.eval(guard.script("tick"), 4, *one._keys, *words)
+                client.unlink(one._keys[3])
+                return state
+
+            def heard(covered, seen):
+                """Of a process that was heard of and covered so many seconds ago."""
+                now = time.time()
+                client.hset(one._keys[1], "late:dead", " ".join(str(round(1000 * (now - ago))) for ago in (covered, seen)))
+                return tick("other")
+
+            self.assertEqual([tick("slow", 100_000), tick("other")], [b"trusted"] * 2)
+            self.assertEqual(heard(50, 50), b"trusted")
+            self.assertEqual(heard(70, 70), b"catch up")
+            self.assertEqual(heard(70, 130), b"catch up")
+            # It may have died, or writes rows: the longer nothing was heard of it, the rarer are the catch-ups.
+            self.assertEqual(heard(70, 200), b"trusted")
+            self.assertEqual(heard(140, 200), b"catch up")
 
     def test_a_process_that_dies_with_keys_for_later_is_caught_up(self):
         proxy = Proxy(self.server.port)
@@ -674,10 +719,10 @@ class Guards(Case):
             return self.database.get(key)
 
         async def scenario():
-            client = redis.asyncio.Redis.from_url(self.server.url)
             # An insert that takes a tenth of a second on a busy machine is no failure here.
             options = {"timeout": 0.5, "commit_within": 2.0}
-            async with AsyncGuard(client, "users", capacity=1000, **options) as one:
+            client = redis.asyncio.Redis.from_url(self.server.url)
+            async with client, AsyncGuard(client, "users", capacity=1000, **options) as one:
                 await one.build(self.database.keys)
                 for number in range(300):
                     tasks = [asyncio.ensure_future(one.lookup(f"absent:{number}:{i}", get)) for i in range(3)]
@@ -692,7 +737,6 @@ class Guards(Case):
                         self.assertEqual(await one.lookup(key, get), key)
                     await asyncio.gather(*tasks, return_exceptions=True)
                 self.assertEqual(one.stats.lookup_failures, 0)
-            await client.aclose()
 
         asyncio.run(scenario())
         with self.server.client() as client:
