@@ -299,6 +299,15 @@ class Guards(Case):
         with self.assertRaises(redis.RedisError):
             self.guard(on_unavailable="later").insert("key")
 
+    def test_a_closed_guard_keeps_no_keys_for_later(self):
+        one = self.guard(on_unavailable="later")
+        one.build(self.database.keys)
+        one.tick()
+        one.close()
+        self.server.kill()
+        with self.assertRaises(redis.RedisError):
+            one.insert("key")
+
     def test_a_slot_that_moves_away_and_back_is_not_trusted(self):
         """The other node may have lost inserts, and the first one has its ID again."""
         one = self.guard(catch_up=None)
@@ -351,7 +360,7 @@ class Guards(Case):
         one.build(self.database.keys)
         dead.tick()
         self.guarded(one)
-        dead._ends.set()  # no background any more
+        dead._start = lambda: None  # no background
         proxy.close()
         proxy.freeze()
         self.insert(dead, "kept")
@@ -371,7 +380,7 @@ class Guards(Case):
         (here, there), when = socket.socketpair(), self.database.now()
         child = os.fork()
         if not child:
-            forked._ends.set()  # no background
+            forked._start = lambda: None  # no background
             with contextlib.suppress(redis.RedisError):
                 forked.insert("refused")  # it has not reached the server yet, or it has: both are right
             forked.tick()

@@ -228,6 +228,8 @@ class _Core:
             if not self._known:
                 raise
             self._waiting.update((bytes_of(key), None) for key in keys)
+            if self._ends.is_set():  # `close` may have added the last late keys before
+                raise
             self._warn("the filter takes keys later", error)
 
     def _add(self, keys: list[bytes]) -> Steps[set[str]]:
