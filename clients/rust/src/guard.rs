@@ -63,7 +63,8 @@ pub struct Options {
     pub insert_timeout: Duration,
     /// From the call of `insert`, in which time the row commits, or never will: 5 s.
     pub commit_within: Duration,
-    /// By how much `catch_up` is called for older rows, for clocks that differ: 60 s.
+    /// By how much a row is older than the call of its insert at most; `catch_up` is called for
+    /// older rows: 60 s.
     pub margin: Duration,
     /// Catch up that often, for rows that are written past the guard; zero: never.
     pub refresh: Duration,
@@ -361,12 +362,11 @@ impl<L: Link> Core<L> {
     /// Adds the keys of the rows that the filter may lack, and trusts it.
     async fn catch_up(&self, server: &str, since: &str, begin: &str) -> Result<(), Error> {
         let Some(rows_since) = &self.options.catch_up else { return Ok(()) };
-        let since = Duration::from_millis(since.parse()?).saturating_sub(self.options.margin);
-        (self.options.log)(&format!(
-            "the filter may lack keys since {} s: catching up",
-            since.as_secs()
-        ));
-        self.sleep(2 * self.options.commit_within).await?;
+        let Options { margin, commit_within, log, .. } = self.options;
+        // An insert in flight takes `commit_within` at most.
+        let since = Duration::from_millis(since.parse()?).saturating_sub(margin + commit_within);
+        log(&format!("the filter may lack keys since {} s: catching up", since.as_secs()));
+        self.sleep(2 * commit_within).await?;
         let mut rows = rows_since(UNIX_EPOCH + since).await?.peekable();
         while rows.peek().is_some() {
             let batch: Vec<Vec<u8>> = rows.by_ref().take(BATCH).collect();

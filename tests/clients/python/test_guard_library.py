@@ -308,6 +308,18 @@ class Guards(Case):
         with self.assertRaises(redis.RedisError):
             one.insert("key")
 
+    def test_a_catch_up_reads_the_rows_of_inserts_in_flight(self):
+        """A row is up to `margin` older than the call of its insert, which takes up to `commit_within`."""
+        one = self.guard(catch_up=None)
+        one.build(self.database.keys)
+        one.tick()
+        with self.server.client() as client:
+            heartbeat = float(client.hget(one.filter + ":state", "heartbeat")) / 1000
+        self.server.save()
+        self.server.restart()
+        self.guard().tick()
+        self.assertAlmostEqual(self.database.asked[0].timestamp(), heartbeat - 1.5 - COMMIT, places=3)
+
     def test_a_slot_that_moves_away_and_back_is_not_trusted(self):
         """The other node may have lost inserts, and the first one has its ID again."""
         one = self.guard(catch_up=None)

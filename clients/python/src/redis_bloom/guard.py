@@ -284,7 +284,8 @@ class _Core:
     def _catch_up(self, server: str, since: str, begin: str) -> Steps[None]:
         """Adds the keys of the rows that the filter may lack, and trusts it."""
         assert self._rows_since
-        when = datetime.datetime.fromtimestamp(max(float(since) / 1000 - self._margin, 0.0), datetime.timezone.utc)
+        seconds = float(since) / 1000 - self._margin - self._commit_within  # in which an insert may be in flight
+        when = datetime.datetime.fromtimestamp(max(seconds, 0.0), datetime.timezone.utc)
         log.warning("the filter may lack keys since %s: catching up", when)
         yield partial(self._sleep, 2 * self._commit_within)
         next_batch = batches((yield partial(self._rows_since, when)), BATCH)
