@@ -246,10 +246,13 @@ export class Guard {
     return this.#options.catchUp ? 2 * this.#options.commitWithin + 30_000 : 0;
   }
 
-  /** Marks the filter as trusted, by a script that this server process alone has from now on. */
+  /** Marks the filter as trusted, by a script that this server process alone has: a new one if `server` is ''. */
   async #trust(link, server = '', begin = '', own = '') {
-    const token = randomUUID().replaceAll('-', '');
-    const [process] = await this.#script(link, lookupScript(token), 2);
+    let [process, token] = await this.#script(link, lookupScript(''), 2);
+    if (!server || !token) {
+      token = randomUUID().replaceAll('-', '');
+      [process] = await this.#script(link, lookupScript(token), 2);
+    }
     return this.#script(link, script('trust'), 4, [server, begin, this.#id, own, token, process]);
   }
 

@@ -247,7 +247,8 @@ impl<L: Link> Core<L> {
         let mut state = self.state();
         let lost = std::mem::take(&mut state.token);
         let is_lost = error.downcast_ref::<redis::RedisError>().and_then(redis::RedisError::code);
-        if is_lost == Some("NOSCRIPT") {
+        // Empty: another lookup has found it before.
+        if is_lost == Some("NOSCRIPT") && !lost.is_empty() {
             state.lost = lost;
         }
         state.resume_at = Some(Instant::now() + PAUSE);
@@ -388,10 +389,14 @@ impl<L: Link> Core<L> {
         if self.options.catch_up.is_some() { lease } else { 0 }
     }
 
-    /// Marks the filter as trusted, by a script that this server process alone has from now on.
+    /// Marks the filter as trusted, by a script that this server process alone has: a new one if
+    /// `server` is empty.
     async fn trust(&self, link: &L, server: &str, begin: &str, own: &str) -> Result<String, Error> {
-        let token = unique();
-        let [process, _] = self.identity(link, &token).await?;
+        let [mut process, mut token] = self.identity(link, "").await?;
+        if server.is_empty() || token.is_empty() {
+            token = unique();
+            [process, _] = self.identity(link, &token).await?;
+        }
         let words = [server, begin, &self.id, own, &token, &process];
         self.eval(link, &script("trust"), 4, &words).await
     }

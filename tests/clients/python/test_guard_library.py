@@ -340,6 +340,18 @@ class Guards(Case):
             with self.assertRaises(redis.ReadOnlyError):
                 one.insert("new")
 
+    def test_builds_and_refreshes_disturb_no_lookup(self):
+        """They would send all lookups to the database for a second, if they changed the token."""
+        with unittest.mock.patch.object(guard, "PAUSE", 1.0):
+            one, other = self.guard(catch_up=None, timeout=10), self.guard(refresh=0.1)
+            other.build(self.database.keys)
+            other.lookup("row:1", self.database.get)  # starts its background
+            work = threading.Thread(target=lambda: [other.build(self.database.keys) for _ in range(3)])
+            work.start()
+            while work.is_alive() or other.stats.catch_ups < 2:
+                self.assertEqual(one.lookup("row:1", self.database.get), "row:1")
+            self.assertEqual(one.stats.lookup_failures, 0)
+
     def test_slow_clocks_and_dead_processes_cause_no_endless_catch_ups(self):
         one = self.guard(catch_up=None)
         one.build(self.database.keys)
@@ -563,6 +575,24 @@ class Guards(Case):
             client.script_flush()
         self.guarded(one)
         self.assertEqual(one.stats.catch_ups, 0)
+
+    def test_the_scripts_of_the_server_are_lost_while_many_look_up(self):
+        async def get(key):
+            return self.database.get(key)
+
+        async def scenario():
+            async with redis.asyncio.Redis.from_url(self.server.url) as client:
+                one = AsyncGuard(client, "users", capacity=1000, timeout=5, commit_within=COMMIT)
+                async with one:
+                    await one.build(self.database.keys)
+                    await one.lookup("row:1", get)
+                    await client.script_flush()
+                    for _ in range(5):
+                        saved = one.stats.saved
+                        await asyncio.gather(*(one.lookup(f"absent:{number}", get) for number in range(40)))
+                    self.assertGreater(one.stats.saved - saved, 30)
+
+        asyncio.run(scenario())
 
     def test_a_build_is_broken(self):
         one = self.guard()

@@ -166,7 +166,7 @@ class _Core:
                 self._verify_at = now + VERIFY
             except Exception as error:  # whatever it is, the database is asked
                 if isinstance(error, NoScriptError):
-                    self._lost = self._token
+                    self._lost = self._token or self._lost  # empty: another lookup was first
                 self._token = ""
                 self._resume_at = time.monotonic() + PAUSE
                 self.stats.lookup_failures += 1
@@ -297,9 +297,11 @@ class _Core:
         self._resume_at = 0.0
 
     def _trust(self, client: Any, server: str, begin: str, own: str) -> Steps[str]:
-        """Marks the filter as trusted, by a script that this server process alone has from now on."""
-        token = uuid.uuid4().hex
-        process, _ = yield from self._script(client, lookup_script(token), 2)
+        """Marks the filter as trusted, by a script that this server process alone has: a new one if `server` is ''."""
+        process, token = yield from self._script(client, lookup_script(""), 2)
+        if not (server and token):
+            token = uuid.uuid4().hex
+            process, _ = yield from self._script(client, lookup_script(token), 2)
         words = (server, begin, self._id, own, token, process)
         return text((yield from self._script(client, script("trust"), 4, *words)))
 
