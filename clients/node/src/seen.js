@@ -45,8 +45,12 @@ export class Seen {
     const claims = await Promise.all(unique.map(item =>
       this.#client.sendCommand(['SET', this.#claimOf(item), '', 'NX', 'PX', this.#lease])));
     const mine = unique.filter((_, i) => claims[i] !== null);
-    const known = await this.hasMany(mine); // after the claims: whoever ends one has added the item before
-    await Promise.all(mine.filter((_, i) => known[i]).map(item => this.release(item)));
+    let known = mine.map(() => true); // an error ends all claims
+    try {
+      known = await this.hasMany(mine); // after the claims: whoever ends one has added the item before
+    } finally {
+      await Promise.all(mine.filter((_, i) => known[i]).map(item => this.release(item)));
+    }
     return mine.filter((_, i) => !known[i]);
   }
 

@@ -24,6 +24,12 @@ test('an item is new once', async () => {
   assert.deepEqual([await seen.has('b'), await seen.hasMany([])], [true, []]);
 });
 
+test('a claim that fails leaves no claims', async () => {
+  await server.send('SET', 'text', 'no filter');
+  await assert.rejects(new Seen(client, 'text', { capacity: 1000 }).claim(['a', 'b']), /WRONGTYPE/);
+  assert.deepEqual(await server.send('KEYS', 'text*'), ['text']);
+});
+
 test('an item is forgotten after the window', async () => {
   const seen = new Seen(client, 'window', { capacity: 1000, within: 400, refresh: false });
   assert.equal(await seen.add('a'), true);

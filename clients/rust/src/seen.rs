@@ -13,6 +13,7 @@ const TIMEOUT: Duration = Duration::from_secs(1);
 
 /// How a filter of seen items works. `SeenOptions::new(capacity)` has the defaults.
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub struct SeenOptions {
     /// Items to expect within the window.
     pub capacity: u64,
@@ -105,17 +106,17 @@ impl<L: Link> Core<L> {
                 mine.push(item);
             }
         }
-        // After the claims: whoever ends one has added the item before.
-        let known = self.has_many(&mine).await?;
+        // After the claims: whoever ends one has added the item before. An error ends all claims.
+        let known = self.has_many(&mine).await;
         let mut new = Vec::new();
-        for (item, is_known) in mine.into_iter().zip(known) {
-            if is_known {
-                self.release(item).await?;
-            } else {
+        for (i, item) in mine.into_iter().enumerate() {
+            if known.as_ref().is_ok_and(|known| !known[i]) {
                 new.push(item);
+            } else {
+                self.release(item).await?;
             }
         }
-        Ok(new)
+        known.map(|_| new)
     }
 
     async fn done<T: AsRef<[u8]>>(&self, item: T) -> Result<(), Error> {

@@ -61,6 +61,12 @@ class SeenItems(Case):
         self.assertEqual(two.claim(["a", "b"]), ["b"])
         self.assertEqual(one.claim([]), [])
 
+    def test_a_claim_that_fails_leaves_no_claims(self):
+        self.client.set("pages", "no filter")
+        with self.assertRaises(redis.ResponseError):
+            Seen(self.client, "pages", capacity=1000).claim(["a", "b"])
+        self.assertEqual(self.client.keys(), [b"pages"])
+
     def test_asyncio(self):
         async def scenario():
             client = redis.asyncio.Redis.from_url(URL)

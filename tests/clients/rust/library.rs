@@ -197,6 +197,10 @@ fn seen_items_are_forgotten_and_claimed_once() {
     for item in ["b", "c"] {
         one.release(item).unwrap();
     }
+    cmd("SET").arg("rust:text").arg("no filter").exec(&mut redis).unwrap();
+    Seen::new(&client, "rust:text", SeenOptions::new(1000)).claim(["a", "b"]).unwrap_err();
+    let claims: Vec<String> = cmd("KEYS").arg("rust:text:*").query(&mut redis).unwrap();
+    assert!(claims.is_empty(), "{claims:?}");
 }
 
 /// Reserves the shards of a generation, and returns their fields of the descriptor.

@@ -78,8 +78,12 @@ class _Core:
         for item in unique:
             pipeline.set(self._claim_of(item), "", nx=True, px=self._lease)
         mine = [item for item, own in zip(unique, (yield pipeline.execute)) if own]
-        # After the claims: whoever ends one has added the item before.
-        known = yield from self._has_many(mine)
+        try:
+            known = yield from self._has_many(mine)  # after the claims: whoever ends one has added the item before
+        except Exception:
+            for item in mine:
+                yield from self._release(item)
+            raise
         for item, seen in zip(mine, known):
             if seen:
                 yield from self._release(item)
