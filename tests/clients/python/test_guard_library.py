@@ -424,8 +424,29 @@ class Guards(Case):
         self.guarded(one)
         self.finds_all(one, forked)
 
+    def test_a_forked_process_does_not_wait_for_a_lock_of_its_parent(self):
+        one = self.guard()
+        with one._ends._cond:  # as its background has it for a moment
+            child = os.fork()
+            if not child:
+                signal.alarm(20)
+                one.build(self.database.keys)
+                os._exit(0)
+        self.assertEqual(os.waitpid(child, 0)[1], 0)
+
+    def test_keys_are_sent_in_utf_8_whatever_the_client_does(self):
+        one = self.guard(url=self.server.url + "?encoding=latin-1")
+        one.build(["möglich"])
+        one.insert("münchen")
+        for key in ("möglich", "münchen"):
+            self.assertEqual(one.lookup(key, lambda key: "row"), "row")
+        self.assertEqual(one.stats.lookup_failures, 0)
+
     def test_a_key_that_is_no_text_and_no_bytes_is_refused(self):
         one = self.guard()
+        one.build(self.database.keys)
+        self.guarded(one)
+        one._waiting[b"key"] = None
         for key in 42, None:
             with self.assertRaises(TypeError):
                 one.insert(key)
@@ -591,6 +612,7 @@ class Guards(Case):
                         saved = one.stats.saved
                         await asyncio.gather(*(one.lookup(f"absent:{number}", get) for number in range(40)))
                     self.assertGreater(one.stats.saved - saved, 30)
+                    self.assertLessEqual(len(one._kept), 16)
 
         asyncio.run(scenario())
 
@@ -704,7 +726,7 @@ class Guards(Case):
             client.execute_command("CLUSTER ADDSLOTSRANGE", 0, 16383)
             until(lambda: state() == "ok", "it is up")
             timeouts = {"socket_timeout": 1.0, "socket_connect_timeout": 1.0, "retry": Retry(NoBackoff(), 0)}
-            cluster = redis.RedisCluster.from_url(server.url, **timeouts)
+            cluster = redis.RedisCluster.from_url(server.url, decode_responses=True, **timeouts)
             self.addCleanup(cluster.close)
             one = Guard(cluster, "users", capacity=10_000, catch_up=self.database.since, commit_within=COMMIT)
             self.addCleanup(one.close)
@@ -770,8 +792,8 @@ class Guards(Case):
             return self.database.get(key)
 
         async def scenario():
-            # An insert that takes a tenth of a second on a busy machine is no failure here.
-            options = {"timeout": 0.5, "commit_within": 2.0}
+            # An insert that takes a second on a busy machine is no failure here.
+            options = {"timeout": 0.5, "commit_within": 4.0}
             client = redis.asyncio.Redis.from_url(self.server.url)
             async with client, AsyncGuard(client, "users", capacity=1000, **options) as one:
                 await one.build(self.database.keys)
@@ -793,6 +815,12 @@ class Guards(Case):
         with self.server.client() as client:
             new = [f"new:{number}" for number in range(300)]
             self.assertEqual(client.bf().mexists("guard:{users}", *new), [1] * 300)
+
+    def test_asyncio_tasks_are_cancelled_in_redis_py_4(self):
+        environment = {**os.environ, "PYTHONPATH": str(ROOT / "clients/python/src")}
+        test = "test_guard_library.Guards.test_asyncio_tasks_are_cancelled"
+        command = [os.environ["PYTHON_REDIS_4"], "-m", "unittest", test]
+        subprocess.run(command, env=environment, cwd=pathlib.Path(__file__).parent, check=True)
 
     def test_asyncio(self):
         async def keys():

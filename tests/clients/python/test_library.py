@@ -108,6 +108,11 @@ class Bulk(Case):
             with self.assertRaises(error):
                 bulk.exists(self.client, "numbers", wrong)
 
+    def test_a_client_that_decodes_replies(self):
+        with redis.Redis.from_url(URL, decode_responses=True) as client:
+            self.assertEqual(list(bulk.add(client, "users", ["a", "b"])), [True, True])
+            self.assertEqual(list(bulk.exists(client, "users", ["a", "b", "c"])), [True, True, False])
+
     def test_a_full_filter_says_what_was_added(self):
         self.client.execute_command("BF.RESERVE", "full", 0.000001, 2, "NONSCALING")
         with self.assertRaisesRegex(bulk.PartlyDone, "2 items were added, then: .*full") as raised:

@@ -19,6 +19,7 @@ import subprocess
 import sys
 import threading
 import time
+import types
 import unittest
 import unittest.mock
 
@@ -95,6 +96,16 @@ class Client(unittest.TestCase):
                 self.now += 1
                 self.assertEqual(self.filter.has(["a"]), [True])
                 self.assertEqual((self.reads, self.filter.failures), (number + 1, 0), "it is read again")
+
+    def test_a_shard_that_stays_gone_is_a_failure(self):
+        self.replies = [redis.ResponseError("not found")] * 2
+        self.assertEqual(self.filter.has(["a"]), [None])
+        self.assertEqual((self.filter.failures, len(self.sent)), (1, 2))
+
+    def test_a_client_that_reads_from_replicas_is_refused(self):
+        for option in "read_from_replicas", "load_balancing_strategy":
+            with self.assertRaises(ValueError):
+                ShardedFilter(types.SimpleNamespace(**{option: 1}), "x")
 
     def test_a_descriptor_is_replaced_by_a_newer_one_only(self):
         """As when another thread reads it while this one waits for its reply."""

@@ -7,7 +7,7 @@ yielded. Nothing here knows a filter.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Generator
+from collections.abc import Coroutine, Generator
 from functools import wraps
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Callable, TypeVar, Union
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 Key = Union[str, bytes]
+K = TypeVar("K", bound=Key)
 Steps = Generator[Callable[[], Any], Any, T]
 
 
@@ -66,7 +67,7 @@ def sync(method: Callable[P, Steps[T]]) -> Callable[P, T]:
     return call
 
 
-def asynchronous(method: Callable[P, Steps[T]]) -> Callable[P, Awaitable[T]]:
+def asynchronous(method: Callable[P, Steps[T]]) -> Callable[P, Coroutine[Any, Any, T]]:
     """`sync` for asyncio: a coroutine function."""
 
     @wraps(method)
@@ -108,7 +109,7 @@ def with_timeout(client: Any, seconds: float) -> Any:
             raise ValueError("a client of a cluster or of Sentinel needs a socket_timeout, such as 0.1")
         return client
     kind, retry = (redis.asyncio, AsyncRetry) if isinstance(client, redis.asyncio.Redis) else (redis, Retry)
-    options = dict(pool.connection_kwargs, socket_timeout=seconds)
+    options = dict(pool.connection_kwargs, socket_timeout=seconds, encoding="utf-8")
     if "path" not in options:  # a Unix socket, which takes no such word in redis-py 4
         options["socket_connect_timeout"] = seconds
     options.update(retry=retry(NoBackoff(), 0), retry_on_timeout=False, decode_responses=False)

@@ -84,7 +84,7 @@ def _send(client: Any, command: str, key: Key, options: tuple[Any, ...], items: 
     count, bits = 0, bytearray()
     while batch := (yield next_batch):
         words = ("LENGTHS", pack(batch)) if buffer is None else ("WIDTH", buffer.itemsize, batch)
-        done, answers, *error = yield partial(client.execute_command, command, key, *options, *words)
+        done, answers, *error = yield partial(client.execute_command, command, key, *options, *words, NEVER_DECODE=True)
         count += done
         bits += answers
         if error:

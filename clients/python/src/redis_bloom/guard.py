@@ -42,7 +42,7 @@ from typing import Any, Callable, Literal, Optional, TypeVar, Union
 
 from redis.exceptions import ConnectionError, NoScriptError, ReadOnlyError
 
-from ._steps import Key, Steps, asynchronous, batches, bytes_of, checked, run, run_async, sync, text, with_timeout
+from ._steps import K, Key, Steps, asynchronous, batches, bytes_of, checked, run, run_async, sync, text, with_timeout
 from .bulk import pack
 
 Row = TypeVar("Row")
@@ -52,6 +52,7 @@ RowsSince = Callable[[datetime.datetime], Union[Keys, Awaitable[Keys]]]
 BATCH = 1000
 PAUSE = 1.0  # seconds after a failed lookup in which only the database is asked
 VERIFY = 1.0  # seconds without a lookup after which the next one first compares the identity of the server again
+KEPT = 16  # connections that lookups keep; more are made and ended if more lookups run at the same time
 TICK = 1.0  # seconds between two heartbeats
 CLOSE = 2.0  # seconds that `close` waits for the background, whose `catch_up` may hang
 STALE = 60.0  # seconds without news of a process with keys for later, until a catch-up adds its rows
@@ -142,27 +143,31 @@ class _Core:
         if self._process != os.getpid():
             self._kept, self._known, self._id = [], False, uuid.uuid4().hex
             self._background, self._starting = None, threading.Lock()
+            ends, self._ends = self._ends, threading.Event()  # the old one has a lock, which a thread may have had
+            if ends.is_set():
+                self._ends.set()
             self._process = os.getpid()
 
-    def _possible(self, keys: list[Key]) -> Steps[list[Key]]:
+    def _possible(self, keys: list[K]) -> Steps[list[K]]:
         """The keys whose rows may exist. Never raises."""
         self._after_fork()
         self._start()
-        # Before the query: afterwards the background may have added a key that the query missed.
-        late = {key for key in keys if bytes_of(key) in self._waiting} if self._waiting else ()
         possible, now = keys, time.monotonic()
         if keys and now >= self._resume_at:
             try:
+                every = [bytes_of(key) for key in keys]  # what `insert` sends, whatever the client's encoding
+                # Before the query: afterwards the background may have added a key that the query missed.
+                late = self._waiting.keys() & every if self._waiting else ()
                 if not self._token or now > self._verify_at:
                     yield from self._verify()
                 found = ""
                 for start in range(0, len(keys), BATCH):
-                    words = (self._sha, 2, *self._keys[:2], *keys[start : start + BATCH])
+                    words = (self._sha, 2, *self._keys[:2], *every[start : start + BATCH])
                     reply = yield from self._ask("EVALSHA", *words)
                     if reply is None:
                         raise LookupError("the filter is not trusted")
                     found += text(reply)
-                possible = [key for key, digit in zip(keys, found) if digit != "0" or key in late]
+                possible = [key for key, word, digit in zip(keys, every, found) if digit != "0" or word in late]
                 self._verify_at = now + VERIFY
             except Exception as error:  # whatever it is, the database is asked
                 if isinstance(error, NoScriptError):
@@ -204,7 +209,10 @@ class _Core:
         except Exception:  # the others may be broken, too, or lead to a server that is no primary any more
             yield from self._drop(connection)
             raise
-        self._kept.append(connection)  # only now: a late reply must not be taken for the next one
+        if len(self._kept) < KEPT:
+            self._kept.append(connection)  # only now: a late reply must not be taken for the next one
+        else:
+            yield connection.disconnect
         return reply
 
     def _drop(self, *connections: Any) -> Steps[None]:
@@ -246,11 +254,12 @@ class _Core:
         An iterable must read the database when it is iterated, not before: for a list pass a function that
         makes it. Run it again before the filter holds more than `capacity`, or if many rows were deleted.
         """
+        self._after_fork()
         words = (repr(self._error), self._capacity, int(time.time() * 1000))
         server, own, begin = map(text, (yield from self._script(self._builder, script("reserve"), 3, *words)))
         yield partial(self._sleep, self._commit_within)  # from here on each row is in `keys` or its key in the filter
         next_batch = batches((yield keys) if callable(keys) else keys, BATCH)
-        send = partial(self._builder.execute_command, "BF.BULKADD", self._keys[2], "NOCREATE")
+        send = partial(self._builder.execute_command, "BF.BULKADD", self._keys[2], "NOCREATE", NEVER_DECODE=True)
         while batch := (yield next_batch):
             checked((yield partial(send, "LENGTHS", pack(batch))))
         yield from self._trust(self._builder, server, begin, own)
@@ -359,11 +368,11 @@ class Guard(_Core, contextlib.AbstractContextManager["Guard"]):
     does without the server. `timeout`, `insert_timeout`: seconds for each reply.
     """
 
-    def lookup(self, key: Key, fetch: Callable[[Key], Row]) -> Optional[Row]:
+    def lookup(self, key: K, fetch: Callable[[K], Row]) -> Optional[Row]:
         """`fetch(key)`, or None without a call of it if the row certainly does not exist."""
         return fetch(key) if run(self._possible([key])) else None
 
-    def lookup_many(self, keys: Iterable[Key], fetch: Callable[[list[Key]], Row]) -> Row:
+    def lookup_many(self, keys: Iterable[K], fetch: Callable[[list[K]], Row]) -> Row:
         """`fetch` of those keys whose rows may exist, in one call, with an empty list if there is none."""
         return fetch(run(self._possible(list(keys))))
 
@@ -403,10 +412,10 @@ class AsyncGuard(_Core, contextlib.AbstractAsyncContextManager["AsyncGuard"]):
 
     _sleep = staticmethod(asyncio.sleep)
 
-    async def lookup(self, key: Key, fetch: Callable[[Key], Awaitable[Row]]) -> Optional[Row]:
+    async def lookup(self, key: K, fetch: Callable[[K], Awaitable[Row]]) -> Optional[Row]:
         return await fetch(key) if await run_async(self._possible([key])) else None
 
-    async def lookup_many(self, keys: Iterable[Key], fetch: Callable[[list[Key]], Awaitable[Row]]) -> Row:
+    async def lookup_many(self, keys: Iterable[K], fetch: Callable[[list[K]], Awaitable[Row]]) -> Row:
         return await fetch(await run_async(self._possible(list(keys))))
 
     insert = asynchronous(_Core._insert)

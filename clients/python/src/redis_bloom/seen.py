@@ -20,7 +20,7 @@ from collections.abc import Iterable
 from functools import partial
 from typing import Any, Optional
 
-from ._steps import Key, Steps, asynchronous, bytes_of, checked, sync
+from ._steps import K, Key, Steps, asynchronous, bytes_of, checked, sync
 
 
 class _Core:
@@ -71,7 +71,7 @@ class _Core:
             return []
         return [bool(one) for one in checked((yield partial(self._client.execute_command, *words, *every)))]
 
-    def _claim(self, items: Iterable[Key]) -> Steps[list[Key]]:
+    def _claim(self, items: Iterable[K]) -> Steps[list[K]]:
         """Those of the items that nobody has done or has claimed: they are the caller's now."""
         unique = list(dict.fromkeys(items))
         pipeline = self._client.pipeline(transaction=False)

@@ -92,6 +92,8 @@ def _is_stale(error: Exception) -> bool:
 
 class _Core:
     def __init__(self, client: Any, name: Key) -> None:
+        if getattr(client, "read_from_replicas", False) or getattr(client, "load_balancing_strategy", None):
+            raise ValueError("the client must not read from replicas, which may have an old descriptor")
         self._client, self._name = client, name
         self._known: Optional[_Descriptor] = None
         self._resume_at: dict[Key, float] = {}
@@ -133,13 +135,15 @@ class _Core:
         descriptor, stale = self._known, []
         if descriptor:
             for group in descriptor.current.group(items):
-                stale += yield from self._ask(*group, answers)
+                stale += yield from self._ask(*group, answers, again)
             absent = [item for item in items if answers[item] is False]
             if descriptor.base and absent:
-                stale += yield from self._ask(descriptor.base, "filter: complete", absent, answers)
+                stale += yield from self._ask(descriptor.base, "filter: complete", absent, answers, again)
         return stale
 
-    def _ask(self, key: Key, mark: str, items: list[Key], answers: dict[Key, Optional[bool]]) -> Steps[list[Key]]:
+    def _ask(
+        self, key: Key, mark: str, items: list[Key], answers: dict[Key, Optional[bool]], again: bool
+    ) -> Steps[list[Key]]:
         answers.update(dict.fromkeys(items))
         if time.monotonic() < self._resume_at.get(key, 0.0):
             return []
@@ -150,7 +154,7 @@ class _Core:
             if not complete:
                 self._fail(key)
         except Exception as error:
-            if _is_stale(error):
+            if _is_stale(error) and not again:
                 return items
             self._fail(key)
         return []
