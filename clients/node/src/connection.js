@@ -69,19 +69,18 @@ export class Connection {
   #deadline;
   #opening;
 
-  /** `retry`: whether it connects again after it broke. */
-  constructor(client, timeout, retry = true) {
+  constructor(client, timeout) {
     this.#deadline = new Deadline(timeout);
     this.#client = client.duplicate({
       commandOptions: {},
       disableOfflineQueue: true, // fail now, not when there is a connection again
       // A connection on which nothing happens is replaced; the pings are what happens on an idle one.
-      pingInterval: retry ? Math.max(300, timeout / 3) : undefined,
+      pingInterval: Math.max(300, timeout / 3),
       socket: {
         ...client.options?.socket,
         connectTimeout: timeout,
         socketTimeout: Math.max(600, 2 * timeout),
-        reconnectStrategy: retry && (() => 100)
+        reconnectStrategy: () => 100
       }
     });
     this.#client.on('error', () => {}); // without it Node.js exits; each command fails, too
@@ -96,12 +95,16 @@ export class Connection {
     try {
       return await this.#deadline.within(this.#client.sendCommand(words));
     } catch (error) {
-      if (error.message.startsWith('READONLY')) { // no primary any more: the next connection may reach the new one
-        this.close();
-        this.#opening = undefined;
-      }
+      // No primary any more, or it seems dead although commands are sent.
+      if (error instanceof BloomError || error.message.startsWith('READONLY')) this.leave();
       throw error;
     }
+  }
+
+  /** The next command has a new connection, which may reach another server. */
+  leave() {
+    this.close();
+    this.#opening = undefined;
   }
 
   close() {

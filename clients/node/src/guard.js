@@ -34,6 +34,13 @@ const DEFAULTS = {
   log: message => console.warn(message)
 };
 
+/** A key as node-redis sends it. */
+function word(key) {
+  if (typeof key === 'string' || Buffer.isBuffer(key)) return key;
+  if (key instanceof Uint8Array) return Buffer.from(key);
+  throw new TypeError('a key is a string, a Buffer or a Uint8Array');
+}
+
 /** A key as it is in the set of waiting keys: equal for a string and for its bytes. */
 const bytes = key => Buffer.from(key).toString('latin1');
 
@@ -56,12 +63,12 @@ export class Guard {
   #writer;
   #token = ''; // of the lookup script that a trusted server has
   #sha = '';
-  #lost = ''; // the token whose script the server did not have, or refused
+  #lost = ''; // the token whose script the server did not have
   #verifyAt = 0; // when the identity of the server is compared again
   #resumeAt = 0; // when lookups may query the filter again
   #logAt = new Map(); // by kind, so that the background does not hide what lookups say
   #known = false; // whether the server knows that this guard may have late keys
-  #waiting = new Map(); // the keys for later, by their bytes
+  #waiting = new Set(); // the keys for later
   #ticking; // the tick that runs
   #timer;
   #ends = new AbortController();
@@ -100,16 +107,16 @@ export class Guard {
   /** Of each key whether its row certainly does not exist. Never throws. */
   async #absent(keys) {
     this.#start();
-    // Before the query: a key that ceases to wait during it may have been added after it.
-    const waits = this.#waiting.size ? keys.map(key => this.#waiting.has(bytes(key))) : [];
-    let found = '';
+    let found = '', waits = [];
     if (keys.length && performance.now() >= this.#resumeAt) {
       try {
-        found = await this.#query(keys);
+        const words = keys.map(word);
+        // Before the query: a key that ceases to wait during it may have been added after it.
+        if (this.#waiting.size) waits = words.map(key => this.#waiting.has(bytes(key)));
+        found = await this.#query(words);
       } catch (error) { // whatever it is, the database is queried
-        if (error instanceof NotTrusted || error.message.startsWith('NOSCRIPT')) {
-          [this.#lost, this.#token] = [this.#token, ''];
-        }
+        if (error.message.startsWith('NOSCRIPT')) this.#lost = this.#token || this.#lost; // '': another lookup was first
+        this.#token = '';
         this.#resumeAt = performance.now() + PAUSE;
         this.stats.lookupFailures++;
         this.#warn('the filter gave no answer', error);
@@ -131,7 +138,7 @@ export class Guard {
       const batch = keys.slice(start, start + BATCH);
       const found = await this.#reader.send(
         ['EVALSHA', this.#sha, '2', this.#keys[0], this.#keys[1], ...batch]);
-      if (found === null) throw new NotTrusted();
+      if (found === null) throw new BloomError(NOT_TRUSTED);
       answers += found;
     }
     this.#verifyAt = now + VERIFY;
@@ -142,7 +149,7 @@ export class Guard {
   async #verify() {
     let [, token] = await this.#script(this.#reader, lookupScript(''), 2);
     if (token && token === this.#lost) token = await this.#trust(this.#reader);
-    if (!token) throw new NotTrusted();
+    if (!token) throw new BloomError(NOT_TRUSTED);
     this.#token = token;
     this.#sha = createHash('sha1').update(lookupScript(token)).digest('hex');
   }
@@ -151,16 +158,17 @@ export class Guard {
 
   async insert(...keys) {
     this.#start();
-    const begin = performance.now();
+    const words = keys.map(word), begin = performance.now();
     try {
-      await this.#add(keys);
+      await this.#add(words);
       if (performance.now() - begin > this.#options.commitWithin / 2) {
         throw new BloomError('the filter took so long that a catch-up may miss the row');
       }
     } catch (error) {
       this.stats.insertFailures++;
-      if (this.#options.onUnavailable !== 'later' || !this.#known) throw error;
-      for (const key of keys) this.#waiting.set(bytes(key), key);
+      // After its end nothing adds keys any more.
+      if (this.#ends.signal.aborted || this.#options.onUnavailable !== 'later' || !this.#known) throw error;
+      for (const key of words) this.#waiting.add(bytes(key));
       this.#warn('the filter takes keys later', error);
     }
   }
@@ -207,14 +215,18 @@ export class Guard {
     const waiting = [...this.#waiting];
     let covers = onUnavailable === 'later' && !waiting.length ? 'all' : '';
     if (waiting.length) {
-      const servers = [...await this.#add(waiting.map(([, key]) => key))];
+      const servers = [...await this.#add(waiting.map(key => Buffer.from(key, 'latin1')))];
       covers = servers.length === 1 ? servers[0] : '';
     }
     const [state, vouched, ...found] = await this.#script(this.#writer, script('tick'), 4,
       [clock, this.#id, covers, STALE, refresh, this.#ends.signal.aborted ? 0 : this.#lease]);
+    if (state === 'no primary') {
+      this.#token = '';
+      this.#writer.leave();
+    }
     if (vouched) {
       this.#known = onUnavailable === 'later';
-      for (const [key] of waiting) this.#waiting.delete(key);
+      for (const key of waiting) this.#waiting.delete(key);
       this.stats.late += waiting.length;
     }
     if (state !== 'catch up') return;
@@ -228,12 +240,12 @@ export class Guard {
 
   /** Adds the keys of the rows that the filter may lack, and trusts it. */
   async #catchUp(server, since, begin) {
-    const { catchUp, margin, commitWithin, log } = this.#options;
-    const when = new Date(Math.max(since - margin, 0));
-    log(`the guard may lack keys since ${when.toISOString()}: catching up`);
+    const { catchUp, margin, commitWithin } = this.#options;
+    const when = new Date(Math.max(since - margin - commitWithin, 0)); // an insert in flight takes so long at most
+    this.#log(`the guard may lack keys since ${when.toISOString()}: catching up`);
     await this.#sleep(2 * commitWithin);
     for await (const batch of batches(catchUp(when), BATCH)) {
-      await this.#add(batch);
+      await this.#add(batch.map(word));
       await this.#writer.send(['SET', this.#keys[3], this.#id, 'XX', 'PX', `${this.#lease}`]);
     }
     await this.#trust(this.#writer, server, begin);
@@ -285,7 +297,7 @@ export class Guard {
         }
       }
     } catch (error) {
-      this.#options.log(`${this.#waiting.size} keys were not added: ${error.message}`);
+      this.#log(`${this.#waiting.size} keys were not added: ${error.message}`);
     } finally {
       this.#reader.close();
       this.#writer.close();
@@ -300,10 +312,14 @@ export class Guard {
   #warn(what, error) {
     if (performance.now() < this.#logAt.get(what)) return;
     this.#logAt.set(what, performance.now() + 1000);
-    this.#options.log(`${what}: ${error.message}`);
+    this.#log(`${what}: ${error?.message ?? error}`); // `catchUp` may throw anything
+  }
+
+  #log(message) {
+    try {
+      this.#options.log(message);
+    } catch {} // an error here would end the process
   }
 }
 
-class NotTrusted extends Error {
-  message = 'the filter is not trusted, or there is none';
-}
+const NOT_TRUSTED = 'the filter is not trusted, or there is none';

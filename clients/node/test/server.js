@@ -2,7 +2,7 @@
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { copyFile, mkdtemp, rm } from 'node:fs/promises';
-import { createServer } from 'node:net';
+import { connect, createServer } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join, resolve } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
@@ -89,5 +89,35 @@ export class Server {
   async stop() {
     await this.kill();
     await rm(this.directory, { recursive: true });
+  }
+}
+
+/** Passes bytes between clients and a server, until its connections are to seem dead. */
+export class Proxy {
+  #open = new Set();
+  #listener;
+
+  static async start(server) {
+    const proxy = new Proxy();
+    proxy.#listener = createServer(near => {
+      const far = connect(server.port, '127.0.0.1');
+      for (const [from, to] of [[near, far], [far, near]]) {
+        from.on('error', () => to.destroy()).on('close', () => to.destroy()).pipe(to);
+        proxy.#open.add(from);
+      }
+    }).listen(0, '127.0.0.1');
+    await once(proxy.#listener, 'listening');
+    proxy.url = `redis://127.0.0.1:${proxy.#listener.address().port}`;
+    return proxy;
+  }
+
+  /** The connections of now pass nothing more, and are not closed; new ones work. */
+  freeze() {
+    for (const end of this.#open) end.unpipe().resume();
+  }
+
+  close() {
+    for (const end of this.#open) end.destroy();
+    this.#listener.close();
   }
 }
