@@ -39,6 +39,7 @@ type RowsSince = Box<dyn Fn(SystemTime) -> Later<Keys> + Send + Sync>;
 
 /// What `insert` does if the server does not take a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum OnUnavailable {
     /// It fails: do not write the row.
     Fail,
@@ -53,8 +54,8 @@ pub struct Options {
     pub capacity: u64,
     /// Of the lookups of absent rows, the share that still reaches the database: 0.001.
     pub error: f64,
-    catch_up: Option<RowsSince>,
-    is_async: bool,
+    /// Whether it is for an `AsyncGuard`, and the callback.
+    catch_up: Option<(bool, RowsSince)>,
     /// `Fail`.
     pub on_unavailable: OnUnavailable,
     /// For a connection, and for each reply to a lookup: 100 ms.
@@ -79,7 +80,6 @@ impl Options {
             capacity,
             error: 0.001,
             catch_up: None,
-            is_async: false,
             on_unavailable: OnUnavailable::Fail,
             timeout: Duration::from_millis(100),
             insert_timeout: Duration::from_secs(1),
@@ -96,8 +96,8 @@ impl Options {
         mut self,
         rows_since: impl Fn(SystemTime) -> Result<Keys, Error> + Send + Sync + 'static,
     ) -> Self {
-        self.catch_up =
-            Some(Box::new(move |since| Box::pin(std::future::ready(rows_since(since)))));
+        let ready = move |since| -> Later<Keys> { Box::pin(std::future::ready(rows_since(since))) };
+        self.catch_up = Some((false, Box::new(ready)));
         self
     }
 
@@ -111,14 +111,14 @@ impl Options {
     where
         F: Future<Output = Result<Keys, Error>> + Send + 'static,
     {
-        self.catch_up = Some(Box::new(move |since| Box::pin(rows_since(since))));
-        self.is_async = true;
+        self.catch_up = Some((true, Box::new(move |since| Box::pin(rows_since(since)))));
         self
     }
 }
 
 /// What happened so far in this process.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Stats {
     /// Lookups of absent rows that did not reach the database.
     pub saved: u64,
@@ -173,6 +173,9 @@ struct Core<L> {
 
 impl<L: Link> Core<L> {
     fn new(servers: &Servers, name: &str, options: Options) -> Result<Arc<Self>, Error> {
+        if options.catch_up.as_ref().is_some_and(|&(is_async, _)| is_async != L::IS_ASYNC) {
+            return Err("a Guard needs catch_up, and an AsyncGuard catch_up_async".into());
+        }
         let needs_catch_up =
             options.on_unavailable == OnUnavailable::Later || !options.refresh.is_zero();
         if name.is_empty() || (needs_catch_up && options.catch_up.is_none()) {
@@ -362,7 +365,7 @@ impl<L: Link> Core<L> {
 
     /// Adds the keys of the rows that the filter may lack, and trusts it.
     async fn catch_up(&self, server: &str, since: &str, begin: &str) -> Result<(), Error> {
-        let Some(rows_since) = &self.options.catch_up else { return Ok(()) };
+        let Some((_, rows_since)) = &self.options.catch_up else { return Ok(()) };
         let Options { margin, commit_within, log, .. } = self.options;
         // An insert in flight takes `commit_within` at most.
         let since = Duration::from_millis(since.parse()?).saturating_sub(margin + commit_within);
@@ -482,9 +485,6 @@ pub struct Guard {
 impl Guard {
     /// Takes the address and the credentials, with connections and timeouts of its own.
     pub fn new(servers: impl Into<Servers>, name: &str, options: Options) -> Result<Guard, Error> {
-        if options.is_async {
-            return Err("catch_up_async needs an AsyncGuard".into());
-        }
         let core = Core::new(&servers.into(), name, options)?;
         let worker = core.options.catch_up.is_some().then(|| Arc::clone(&core));
         let background = worker.map(|worker| std::thread::spawn(move || now(worker.work())));

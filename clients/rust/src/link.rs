@@ -5,7 +5,9 @@
 //! [`now`] runs the same logic without an executor.
 
 use std::future::Future;
+use std::io;
 use std::pin::pin;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
@@ -54,6 +56,8 @@ impl Servers {
 
 /// Sends commands, each of which is answered or fails within a timeout.
 pub(crate) trait Link: Send + Sync + 'static {
+    const IS_ASYNC: bool;
+
     fn new(servers: &Servers, timeout: Duration) -> Self;
 
     /// Begins with a new connection, which may reach another server.
@@ -82,6 +86,7 @@ pub(crate) struct Blocking {
     servers: Servers,
     timeout: Duration,
     kept: Mutex<Option<Blocked>>,
+    timeouts: AtomicU64,
 }
 
 impl Blocking {
@@ -119,8 +124,11 @@ impl Blocking {
 }
 
 impl Link for Blocking {
+    const IS_ASYNC: bool = false;
+
     fn new(servers: &Servers, timeout: Duration) -> Self {
-        Blocking { servers: servers.clone(), timeout, kept: Mutex::new(None) }
+        let servers = servers.clone();
+        Blocking { servers, timeout, kept: Mutex::new(None), timeouts: AtomicU64::new(0) }
     }
 
     fn leave(&self) {
@@ -128,25 +136,29 @@ impl Link for Blocking {
     }
 
     async fn query(&self, command: &Cmd) -> RedisResult<Value> {
+        let timeouts = self.timeouts.load(Ordering::Relaxed);
         let mut kept = lock(&self.kept);
-        let mut was_moved = false;
-        loop {
+        // Threads that waited for one that got no reply would wait for one each.
+        if self.timeouts.load(Ordering::Relaxed) != timeouts {
+            return Err(io::Error::from(io::ErrorKind::TimedOut).into());
+        }
+        let mut once = || {
             // Taken: it is not used again after an error, because of a late reply.
             let mut connection = kept.take().map_or_else(|| self.open(), Ok)?;
             let reply = match &mut connection {
                 Blocked::One(one) => command.query(one),
                 Blocked::Cluster(cluster) => Self::ask(cluster, command),
             };
-            match reply {
-                Ok(_) => *kept = Some(connection),
-                Err(error) if error.code() == Some("MOVED") && !was_moved => {
-                    was_moved = true;
-                    continue;
-                }
-                Err(_) => {}
-            }
-            return reply;
-        }
+            *kept = reply.is_ok().then_some(connection);
+            reply
+        };
+        let reply = match once() {
+            Err(error) if error.code() == Some("MOVED") => once(),
+            reply => reply,
+        };
+        let is_timeout = reply.as_ref().is_err_and(redis::RedisError::is_timeout);
+        self.timeouts.fetch_add(is_timeout.into(), Ordering::Relaxed);
+        reply
     }
 
     async fn sleep(duration: Duration) {
@@ -183,7 +195,7 @@ mod asynchronous {
     pub(crate) struct Tokio {
         servers: Servers,
         timeout: Duration,
-        kept: Mutex<Option<Shared>>,
+        kept: tokio::sync::Mutex<Option<Shared>>,
     }
 
     impl Tokio {
@@ -206,23 +218,28 @@ mod asynchronous {
     }
 
     impl Link for Tokio {
+        const IS_ASYNC: bool = true;
+
         fn new(servers: &Servers, timeout: Duration) -> Self {
-            Tokio { servers: servers.clone(), timeout, kept: Mutex::new(None) }
+            Tokio { servers: servers.clone(), timeout, kept: Default::default() }
         }
 
         fn leave(&self) {
-            *lock(&self.kept) = None;
+            // It is locked while a task makes the next one.
+            if let Ok(mut kept) = self.kept.try_lock() {
+                *kept = None;
+            }
         }
 
         async fn query(&self, command: &Cmd) -> RedisResult<Value> {
-            let kept = lock(&self.kept).clone();
-            let mut connection = match kept {
-                Some(connection) => connection,
-                None => {
-                    let made = self.open().await?;
-                    lock(&self.kept).insert(made).clone()
-                }
+            // Longer only while another task makes the connection.
+            let kept = tokio::time::timeout(self.timeout, self.kept.lock()).await;
+            let mut kept = kept.map_err(io::Error::from)?;
+            let mut connection = match &*kept {
+                Some(connection) => connection.clone(),
+                None => kept.insert(self.open().await?).clone(),
             };
+            drop(kept);
             let reply = match &mut connection {
                 Shared::One(one) => command.query_async(one).await,
                 Shared::Cluster(cluster) => command.query_async(cluster).await,

@@ -58,7 +58,8 @@ impl Known {
 
     /// Whoever rebuilds the filter counts on every addition to be done by then.
     fn check_age(&self) -> Result<(), Error> {
-        if self.read_at.elapsed() > 2 * self.poll() { Err(TOO_OLD.into()) } else { Ok(()) }
+        let limit = self.poll().saturating_mul(2);
+        if self.read_at.elapsed() > limit { Err(TOO_OLD.into()) } else { Ok(()) }
     }
 }
 
@@ -148,12 +149,13 @@ impl<L: Link> Core<L> {
         let Descriptor { current, base, .. } = &known.descriptor;
         let mut stale = Vec::new();
         for (shard, items) in group(current.shards(), items) {
-            stale.extend(self.ask(&current.keys[shard], &known.marks[shard], items, answers).await);
+            let (key, mark) = (&current.keys[shard], &known.marks[shard]);
+            stale.extend(self.ask(key, mark, items, answers, again).await);
         }
         let absent = items.iter().copied().filter(|item| answers.get(item) == Some(&false));
         let absent: Vec<_> = absent.collect();
         if let Some(key) = base.as_ref().filter(|_| !absent.is_empty()) {
-            stale.extend(self.ask(key, BASE_MARK, absent, answers).await);
+            stale.extend(self.ask(key, BASE_MARK, absent, answers, again).await);
         }
         stale
     }
@@ -164,6 +166,7 @@ impl<L: Link> Core<L> {
         mark: &str,
         items: Vec<&'a [u8]>,
         answers: &mut Answers<'a>,
+        again: bool,
     ) -> Vec<&'a [u8]> {
         for item in &items {
             answers.remove(item);
@@ -181,7 +184,7 @@ impl<L: Link> Core<L> {
                     self.fail(key);
                 }
             }
-            Err(error) if is_stale(&error) => return items,
+            Err(error) if is_stale(&error) && !again => return items,
             Err(_) => self.fail(key),
         }
         Vec::new()

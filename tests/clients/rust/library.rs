@@ -87,6 +87,8 @@ async fn a_guard_for_tokio_does_the_same_and_catches_up() {
     options.refresh = Duration::from_millis(1);
     let blocking = Options::new(1000).catch_up_async(async |_| Err("not called".into()));
     assert!(Guard::new(&client, "rust:async", blocking).is_err());
+    let blocking = Options::new(1000).catch_up(|_| Err("not called".into()));
+    assert!(AsyncGuard::new(&client, "rust:async", blocking).is_err());
     cmd("UNLINK").arg("guard:{rust:async}").exec(&mut redis).unwrap();
     let guard = AsyncGuard::new(&client, "rust:async", options).unwrap();
     let task = tokio::spawn(async move {
@@ -240,6 +242,46 @@ fn sharded(redis: &mut Connection, name: &str) -> Vec<[String; 2]> {
 }
 
 #[test]
+fn a_poll_without_end_is_no_panic() {
+    let (client, mut redis) = connect();
+    sharded(&mut redis, "rust:poll");
+    cmd("HSET").arg("rust:poll").arg("poll").arg(u64::MAX).exec(&mut redis).unwrap();
+    ShardedFilter::new(&client, "rust:poll").add(&["a"]).unwrap();
+}
+
+#[test]
+fn threads_do_not_wait_one_after_another_for_a_server_that_hangs() {
+    let server = std::net::TcpListener::bind("127.0.0.1:0").unwrap(); // accepts, and never replies
+    let client = Client::open(format!("redis://{}", server.local_addr().unwrap())).unwrap();
+    let mut options = Options::new(1000);
+    options.timeout = Duration::from_millis(500);
+    let guard = Guard::new(&client, "rust:hangs", options).unwrap();
+    let begin = Instant::now();
+    std::thread::scope(|scope| {
+        for _ in 0..8 {
+            scope.spawn(|| assert_eq!(guard.lookup("key", |_| Some(1)), Some(1)));
+        }
+    });
+    assert!(begin.elapsed() < Duration::from_secs(4), "{:?}", begin.elapsed());
+}
+
+#[tokio::test]
+async fn tasks_share_one_connection_from_its_beginning() {
+    let server = std::net::TcpListener::bind("127.0.0.1:0").unwrap(); // accepts, and never replies
+    let client = Client::open(format!("redis://{}", server.local_addr().unwrap())).unwrap();
+    let mut options = Options::new(1000);
+    options.timeout = Duration::from_millis(500);
+    let guard = AsyncGuard::new(&client, "rust:shared", options).unwrap();
+    let look_up = || guard.lookup("key", async |_| Some(1));
+    let begin = Instant::now();
+    tokio::join!(look_up(), look_up(), look_up(), look_up(), look_up(), look_up());
+    assert!(begin.elapsed() < Duration::from_secs(4), "{:?}", begin.elapsed());
+    server.set_nonblocking(true).unwrap();
+    let connections = server.incoming().take_while(Result::is_ok).count();
+    assert!(connections <= 2, "{connections}"); // the second one if the first has just failed
+}
+
+#[test]
 fn a_no_is_believed_of_a_marked_shard_only() {
     let (client, mut redis) = connect();
     sharded(&mut redis, "rust:marks");
@@ -257,6 +299,11 @@ fn a_no_is_believed_of_a_marked_shard_only() {
     assert_eq!(filter.has(&["user:1"]), [None]);
     assert!(filter.add(&["user:1"]).unwrap_err().to_string().contains("not found"));
     assert!(!filter.has(&items).contains(&Some(false)));
+    std::thread::sleep(Duration::from_millis(1100));
+    cmd("SET").arg(format!("{{rust:marks:{lost}}}:1")).arg("gone").exec(&mut redis).unwrap();
+    let failures = filter.failures();
+    assert_eq!((filter.has(&["user:1"]), filter.failures()), (vec![None], failures + 1));
+    assert_eq!((filter.has(&["user:1"]), filter.failures()), (vec![None], failures + 1), "a pause");
     assert_eq!(ShardedFilter::new(&client, "rust:none").has(&["a"]), [None]);
 }
 
