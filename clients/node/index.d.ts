@@ -36,7 +36,7 @@ export interface GuardOptions {
   insertTimeout?: number;
   /** Milliseconds from the call of `insert` in which the row commits, or never will; 5000 if not given. */
   commitWithin?: number;
-  /** Milliseconds by which `catchUp` is asked for older rows, for clocks that differ; 60,000 if not given. */
+  /** Milliseconds by which a row is older than the call of its insert at most; `catchUp` is asked for older rows. 60,000 if not given. */
   margin?: number;
   /** Catch up every so many milliseconds, for rows that are written past the guard; 0 (if not given): never. */
   refresh?: number;
