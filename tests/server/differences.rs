@@ -18,7 +18,7 @@ use crate::{
 
 const HEAD: &str = "| commands | RedisBloom 2.8 | RedisBloom 8 | redis-bloom |";
 /// A reply cell of a command that must not be sent, because it ends RedisBloom's server.
-const FATAL: &str = "*the server ends*";
+const FATAL: &str = "*the server crashes*";
 
 /// A row of the page.
 struct Row {
