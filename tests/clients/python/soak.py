@@ -20,6 +20,7 @@ import functools
 import pathlib
 import random
 import signal
+import socket
 import subprocess
 import sys
 import threading
@@ -48,7 +49,16 @@ class SoakNode(Node):
         # A kill leaves what was written to the file, and a full disk ends no server. `everysec` writes later than it
         # answers while the disk is slow.
         options = ["--appendonly", "yes", "--appendfsync", "no", "--cluster-node-timeout", NODE_TIMEOUT]
+        # Another program may have taken a port since the node was killed.
+        until(self.has_its_ports, "the ports of the node are free")
         super(Node, self).start(*options, wait=wait)
+
+
+    def has_its_ports(self):
+        with contextlib.suppress(OSError):
+            for port in (self.port, self.port + 10_000):
+                socket.create_server(("127.0.0.1", port)).close()
+            return True
 
 
 def connect_to(cluster):
