@@ -53,7 +53,6 @@ class SoakNode(Node):
         until(self.has_its_ports, "the ports of the node are free")
         super(Node, self).start(*options, wait=wait)
 
-
     def has_its_ports(self):
         with contextlib.suppress(OSError):
             for port in (self.port, self.port + 10_000):
