@@ -19,7 +19,7 @@ use super::{
     effects, limit, stats,
     value::Stored,
 };
-use crate::{codec::native::dump, command::refusal::Refusal};
+use crate::codec::native::dump;
 
 /// Reports a command, or a filter that the server loads. The log has a pace of its own for these,
 /// so that warnings that clients cause do not hide them, and each line has the total.
@@ -38,32 +38,24 @@ pub(crate) fn report(ctx: Context, what: &[u8], key: &[u8], why: impl Display) {
     });
 }
 
-/// Puts a placeholder into the key `name` if it is missing, and in the place of a filter if that
-/// `lacks` items that could not be added: it would answer "absent" of them. The AOF of this server
-/// and the replicas of a slot's new node get the placeholder as a header of a dump, since they do
-/// not get the command.
+/// Puts a placeholder into the key `name` if it is missing, and in the place of what `lacks` items
+/// that could not be added: a filter would answer "absent" of them, and so would a load that is
+/// completed later. The AOF of this server and the replicas of a slot's new node get the
+/// placeholder as a header of a dump, since they do not get the command.
 #[cold]
 pub(crate) fn leave_placeholder(ctx: Context, name: Str, lacks: bool) {
+    let Some(placeholder) = Stored::placeholder(true) else { return };
+    let header = dump::header(&placeholder);
     let mut key = Key::open(ctx, name, Access::Write);
-    let deleted = match Stored::complete_in_key(&mut key) {
+    let deleted = match Stored::in_key(&mut key) {
         Ok(None) => false,
-        Ok(Some(_)) if lacks => true,
-        // COPY or RESTORE made the placeholder. The AOF has that command, which may succeed when
-        // the server starts again, and the filter would lack the items.
-        Err(refusal) if lacks && refusal == Refusal::PLACEHOLDER => {
-            drop(key);
-            let begun = Stored::placeholder().map(|value| dump::header(&value));
-            return effects::placeholder(ctx, name, true, begun);
-        }
+        Ok(Some(value)) if lacks && !value.is_written_placeholder() => true,
         _ => return,
     };
     if deleted {
         key.delete();
     }
-    let begun = Stored::placeholder().and_then(|value| {
-        let header = dump::header(&value);
-        value.put(&mut key).ok().map(|()| header)
-    });
+    let begun = placeholder.put(&mut key).ok().map(|()| header);
     drop(key);
     effects::placeholder(ctx, name, deleted, begun);
 }

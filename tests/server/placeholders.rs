@@ -245,10 +245,36 @@ fn a_restored_filter_of_valkey_that_a_replica_has_no_memory_for() {
     wait_for_link(read);
     assert_eq!(client.call("RESTORE", "v", &[&b"0"[..], &payload]), ok());
     wait_for(read, 1);
+    answers_nothing(read, "v");
+    assert_eq!(read.run("TYPE v"), simple("bloomfltr"));
     assert_eq!(client.run("BF.ADD v d"), int(1));
     wait_for(read, 2);
     answers_nothing(read, "v");
-    assert_eq!(read.run("TYPE v"), simple("bloomfltr"));
+    assert_unharmed(&replica);
+}
+
+/// A load that lacks a chunk may be completed later, without the items that were added since.
+#[test]
+fn a_load_whose_chunk_found_no_memory_becomes_a_placeholder() {
+    let pieces = {
+        let elsewhere = source();
+        let client = &mut elsewhere.client();
+        assert_eq!(client.run("BF.RESERVE k 0.01 180000000"), ok());
+        dump(client, "k")
+    };
+    let primary = source();
+    let replica = Server::with().address_space(240 << 20).replica_of(&primary).start();
+    let (client, read) = (&mut primary.client(), &mut replica.client());
+    wait_for_link(read);
+    for piece in &pieces {
+        assert_eq!(load(client, "copy", piece), ok());
+    }
+    wait_for(read, 1);
+    assert_eq!(client.run("WAIT 1 30000"), int(1));
+    let before = unapplied(read);
+    assert_eq!(client.run("BF.ADD copy d"), int(1));
+    wait_for(read, before + 1);
+    answers_nothing(read, "copy");
     assert_unharmed(&replica);
 }
 
@@ -280,10 +306,13 @@ fn merges_and_copies_that_a_replica_has_no_memory_for() {
     assert_eq!(client.run("FLUSHALL SYNC"), ok());
     assert_eq!(client.cmd(&valkeys("v", HALF)).elements().len(), 3);
     assert_eq!(client.run("TYPE v"), simple("bloomfltr"));
-    assert_eq!(client.run("COPY v copied"), int(1));
-    wait_for(read, 8);
-    assert_eq!(client.run("BF.ADD copied d"), int(1));
-    wait_for(read, 9);
+    for (count, key) in [(8, "copied"), (9, "added")] {
+        assert_eq!(client.cmd(&["COPY", "v", key]), int(1));
+        wait_for(read, count);
+    }
+    assert_eq!(client.run("BF.ADD added d"), int(1));
+    wait_for(read, 10);
+    answers_nothing(read, "added");
     answers_nothing(read, "copied");
     assert_eq!(client.run("WAIT 1 30000"), int(1));
     replica.configure("replicaof no one");
@@ -297,7 +326,7 @@ fn merges_and_copies_that_a_replica_has_no_memory_for() {
     assert_eq!(read.cmd(&[b"RESTORE", b"restored" as &[u8], b"0", &payload]), ok());
     answers_nothing(read, "restored");
     // A client can make a filter with the parameters of a placeholder, and its chunk.
-    assert_eq!(read.run("BF.RESERVE like 0.01 1 NONSCALING SEED 8100956909263679340"), ok());
+    assert_eq!(read.run("BF.RESERVE like 0.01 1 NONSCALING SEED 8100956909263679341"), ok());
     let pieces = dump(read, "like");
     assert_eq!(load(read, "copied", &pieces[0]), ok(), "the header is its own");
     assert_eq!(load(read, "copied", &pieces[1]), err("ERR received bad data"));

@@ -30,7 +30,8 @@ use crate::{
     sharding::Shard,
 };
 
-/// The seed of a placeholder, by which it is told from a filter that BF.LOADCHUNK has begun.
+/// The seed of a placeholder, by which it is told from a filter that BF.LOADCHUNK has begun; with a
+/// 1 as its last bit, of one that the AOF does not have.
 const PLACEHOLDER_SEED: u64 = 0x706c_6163_6568_6f6c;
 
 /// The server's handle of the type, set by `data_type::register`.
@@ -95,15 +96,17 @@ impl Stored {
 
     /// A load that has nothing in it. It takes the place of a filter that exists elsewhere and
     /// could not be made here (`unapplied.rs`). `None` if there is no memory for a few bytes.
+    /// `written` is whether the AOF gets it. If not, it has a COPY or RESTORE, which may succeed
+    /// when the server starts again.
     ///
     /// Its parameters are not those of the filter elsewhere, so that no chunk of that filter
     /// completes it.
-    pub(crate) fn placeholder() -> Option<Self> {
+    pub(crate) fn placeholder(written: bool) -> Option<Self> {
         let params = Params {
             error_rate: 0.01,
             capacity: 1,
             expansion: Expansion::NONSCALING,
-            seed: PLACEHOLDER_SEED,
+            seed: PLACEHOLDER_SEED | u64::from(!written),
             counts: false,
             shard: None,
         };
@@ -111,6 +114,12 @@ impl Stored {
         let (_, header) = native::dump::header(&filter);
         let load = Load::begin(&header, u64::MAX).ok()?;
         Some(Self::Partial(Box::new(load)))
+    }
+
+    /// Whether it is a placeholder that the AOF has.
+    pub(crate) fn is_written_placeholder(&self) -> bool {
+        let Self::Partial(load) = self else { return false };
+        load.layered().is_some_and(|filter| filter.seed() == PLACEHOLDER_SEED)
     }
 
     /// Puts the value into an open, empty key.
@@ -259,7 +268,7 @@ unsafe fn with_value<T>(
 
 /// The pointer to a placeholder, or null if there is no memory for a few bytes.
 fn placeholder() -> *mut c_void {
-    Stored::placeholder().map_or(std::ptr::null_mut(), Stored::into_raw)
+    Stored::placeholder(false).map_or(std::ptr::null_mut(), Stored::into_raw)
 }
 
 /// The time by which a query is answered. Only a window needs it.
@@ -276,5 +285,5 @@ fn incomplete(load: &Load) -> Refusal {
 
 /// Whether it takes the place of a filter that could not be made here.
 pub(crate) fn is_placeholder(load: &Load) -> bool {
-    load.layered().is_some_and(|filter| filter.seed() == PLACEHOLDER_SEED)
+    load.layered().is_some_and(|filter| filter.seed() | 1 == PLACEHOLDER_SEED | 1)
 }
