@@ -7,7 +7,7 @@
 //! ```text
 //!   rebuild                    the step of a rebuild (commands/rebuild.rs)
 //!   rebuild.0 ...              what the shards of its new generation had (stamp.rs)
-//!   rebuild.base               the key that was the base before the exchange
+//!   rebuild.base               identity and key of the filter that was the base
 //!   spare.shards, spare.0 ...  the generation whose shards are being reserved
 //!   creator                    the run of `create` that has begun the filter
 //!   dropping                   the filter is being removed

@@ -13,8 +13,8 @@ const TRIES: u32 = 1000;
 
 /// Sends the commands that `look` returns, if any, and returns the last reply and what `look`
 /// returned beside them. No key of `keys` changes between the two, if the user may use
-/// transactions; otherwise it is an error if it is to be `atomic`. The keys have one slot, and
-/// `look` leads the connection to no other node.
+/// transactions and the server has memory for one; otherwise it is an error if it is to be
+/// `atomic`. The keys have one slot, and `look` leads the connection to no other node.
 ///
 /// # Errors
 /// `Error::incomplete` if the keys change all the time: nothing was done.
@@ -34,11 +34,11 @@ pub(crate) fn watched<T>(
         let (commands, seen) = look(server)?;
         let Some(last) = commands.last() else { return Ok((None, seen)) };
         name = name_of(last);
-        let alone = |server: &mut Connection| {
+        let alone = |server: &mut Connection, commands: &[Cmd]| {
             commands.iter().try_fold(None, |_, command| server.call_for_key(command).map(Some))
         };
         if !watches {
-            return Ok((alone(server)?, seen));
+            return Ok((alone(server, &commands)?, seen));
         }
         // At once, so that little time is left for a change.
         let [begin, end] = ["MULTI", "EXEC"].map(redis::cmd);
@@ -58,7 +58,9 @@ pub(crate) fn watched<T>(
         match last_of(server, &commands, replies) {
             // Without memory a transaction takes no command, also none that frees memory.
             Err(error) if !atomic && commands.len() == 1 && error.is(Kind::OutOfMemory) => {
-                return Ok((alone(server)?, seen));
+                // The refusal ended the watch, too.
+                let (commands, seen) = look(server)?;
+                return Ok((alone(server, &commands)?, seen));
             }
             queued => drop(queued?),
         }

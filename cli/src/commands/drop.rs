@@ -40,7 +40,7 @@ impl Arguments {
         let mut server = target.connect()?;
         let key = name::bytes(&self.name);
         let name = name::readable(key);
-        let removed = unlink_filter(&mut server, key);
+        let removed = unlink_if(&mut server, key, |server| is_filter(server, key));
         if removed.as_ref().is_err_and(|error| error.is(Kind::WrongType)) {
             let fields = sharded::fields(&mut server, key)?.unwrap_or_default();
             let fields: Fields = fields.into_iter().collect();
@@ -64,25 +64,30 @@ impl Arguments {
     }
 }
 
-/// Removes the key if it is a filter; `false` if there is no key. Another client may put something
-/// else there in the meantime.
-fn unlink_filter(server: &mut Connection, key: &[u8]) -> Result<bool, Error> {
+/// Removes the key if it is `found`; returns whether it was. Another client may put something else
+/// there in the meantime.
+fn unlink_if(
+    server: &mut Connection,
+    key: &[u8],
+    mut found: impl FnMut(&mut Connection) -> Result<bool, Error>,
+) -> Result<bool, Error> {
     // UNLINK: the memory of a large filter is freed outside of the server's main thread.
     let unlink = redis::cmd("UNLINK").arg(key).take();
     let look = |server: &mut Connection| {
-        let found = is_filter(server, key)?;
+        let found = found(server)?;
         Ok((found.then(|| unlink.clone()).into_iter().collect(), found))
     };
     watched(server, &[key], false, look).map(|(_, found)| found)
 }
 
-/// Like `unlink_filter`, and waits for a replica: otherwise a failover brings the filter back.
+/// Like `unlink_if`, and waits for a replica: otherwise a failover brings the filter back.
 pub(super) fn remove(
     servers: &Servers,
     server: &mut Connection,
     key: &[u8],
+    found: impl FnMut(&mut Connection) -> Result<bool, Error>,
 ) -> Result<bool, Error> {
-    let found = unlink_filter(server, key)?;
+    let found = unlink_if(server, key, found)?;
     if found {
         servers.acknowledged(server)?;
     }
@@ -106,7 +111,7 @@ impl Arguments {
         })?;
         let removed = AtomicUsize::new(0);
         let work = |server: &mut Connection, place: usize, _| {
-            match remove(servers, server, &keys[place]) {
+            match remove(servers, server, &keys[place], |server| is_filter(server, &keys[place])) {
                 // Such as a tombstone, which expires.
                 Err(error) if error.is(Kind::WrongType) => {
                     let shown = name::readable(&keys[place]);

@@ -30,7 +30,7 @@ use crate::{
     progress::Progress,
     refusal::Kind,
     sharded,
-    stamp::Stamp,
+    stamp::{Stamp, identity},
 };
 
 /// The longest sleep without a look for Ctrl-C.
@@ -39,7 +39,7 @@ const MOMENT: Duration = Duration::from_millis(100);
 const LOOK_EVERY: Duration = Duration::from_millis(500);
 /// The field with the step.
 const STEP: &[u8] = b"rebuild";
-/// The field with the key that was the base.
+/// The field with the identity and the key of the filter that was the base.
 const BASE: &[u8] = b"rebuild.base";
 
 /// What the descriptor says.
@@ -52,7 +52,7 @@ pub(super) struct Seen {
     pub(super) new: Option<Generation>,
     /// What its shards had when they were looked at last; `None` where that is not noted.
     pub(super) stamps: Vec<Option<Stamp>>,
-    /// The key that was the base before the exchange.
+    /// Identity, a blank and the key of the filter that was the base before the exchange.
     base: Option<Vec<u8>>,
 }
 
@@ -139,9 +139,14 @@ impl Rebuild<'_> {
                 "Give up by --abort.",
             ));
         }
+        let mut noted = None;
+        if let Some(base) = &seen.descriptor.base {
+            let own = identity(&mut self.servers.all.connect_for(base)?, base)?;
+            noted = own.map(|own| (BASE.to_vec(), [own.as_bytes(), b" ", base].concat()));
+        }
         self.step(seen, Step::Exchanged, |now, _| {
             let (mut set, delete) = now.descriptor.exchange().unwrap_or_default();
-            set.extend(now.descriptor.base.iter().map(|base| (BASE.to_vec(), base.clone())));
+            set.extend(noted.clone());
             Change { set, delete }
         })
     }
@@ -340,12 +345,16 @@ impl Rebuild<'_> {
         })?;
         if committed {
             self.intact(seen, &seen.stamps)?;
-            on_all(&self.servers, seen.base.as_slice(), |server, place, _| {
-                match remove(&self.servers, server, &seen.base.as_slice()[place]) {
-                    // Another client uses the name by now.
-                    Err(error) if error.is(Kind::WrongType) => Ok(false),
-                    removed => removed,
-                }
+            let base = seen.base.iter().filter_map(|base| {
+                let blank = base.iter().position(|&byte| byte == b' ')?;
+                Some((base[..blank].to_vec(), base[blank + 1..].to_vec()))
+            });
+            let (own, key): (Vec<_>, Vec<_>) = base.unzip();
+            on_all(&self.servers, &key, |server, _, _| {
+                // Another filter may have the name by now.
+                remove(&self.servers, server, &key[0], |server| {
+                    Ok(identity(server, &key[0])?.is_some_and(|now| now.as_bytes() == own[0]))
+                })
             })?;
         }
         update(&self.servers, self.name, |fields| {
