@@ -417,16 +417,6 @@ fn a_rebuild_in_its_forms() {
         let own = client.cmd(&asked("SHARD")).elements()[0].clone();
         assert_eq!(own.elements(), [int(shard as i64), int(2)]);
     }
-
-    // Another filter that has the name of the base at the end is not removed.
-    client.run("BF.ADD plain older");
-    client.run("HSET urls base plain");
-    let seen = report(&server, "rebuild urls --shards 3 --from items");
-    assert_eq!(seen["step"], "exchanged");
-    client.run("UNLINK plain");
-    client.run("BF.ADD plain newer");
-    assert_eq!(report(&server, "rebuild urls --commit")["step"], "committed");
-    assert_eq!(client.run("BF.EXISTS plain newer"), int(1));
     refused(&server, "rebuild urls --commit", 4, "there is no new generation that has the items");
 }
 
