@@ -42,14 +42,17 @@ export class Seen {
 
   async claim(items) {
     const unique = [...new Set(items)];
-    const claims = await Promise.all(unique.map(item =>
+    const claims = await Promise.allSettled(unique.map(item =>
       this.#client.sendCommand(['SET', this.#claimOf(item), '', 'NX', 'PX', this.#lease])));
-    const mine = unique.filter((_, i) => claims[i] !== null);
+    const mine = unique.filter((_, i) => claims[i].value != null);
     let known = mine.map(() => true); // an error ends all claims
     try {
+      const failed = claims.find(claim => claim.status === 'rejected');
+      if (failed) throw failed.reason;
       known = await this.hasMany(mine); // after the claims: whoever ends one has added the item before
     } finally {
-      await Promise.all(mine.filter((_, i) => known[i]).map(item => this.release(item)));
+      // What cannot be ended ends with its lease.
+      await Promise.allSettled(mine.filter((_, i) => known[i]).map(item => this.release(item)));
     }
     return mine.filter((_, i) => !known[i]);
   }

@@ -368,7 +368,8 @@ impl<L: Link> Core<L> {
         let Some((_, rows_since)) = &self.options.catch_up else { return Ok(()) };
         let Options { margin, commit_within, log, .. } = self.options;
         // An insert in flight takes `commit_within` at most.
-        let since = Duration::from_millis(since.parse()?).saturating_sub(margin + commit_within);
+        let since = Duration::from_millis(since.parse()?).saturating_sub(margin);
+        let since = since.saturating_sub(commit_within);
         log(&format!("the filter may lack keys since {} s: catching up", since.as_secs()));
         self.sleep(2 * commit_within).await?;
         let mut rows = rows_since(UNIX_EPOCH + since).await?.peekable();

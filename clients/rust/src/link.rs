@@ -195,10 +195,29 @@ mod asynchronous {
     pub(crate) struct Tokio {
         servers: Servers,
         timeout: Duration,
-        kept: tokio::sync::Mutex<Option<Shared>>,
+        kept: Mutex<Option<Shared>>,
+        opening: tokio::sync::Mutex<()>,
     }
 
     impl Tokio {
+        fn kept(&self) -> Option<Shared> {
+            lock(&self.kept).clone()
+        }
+
+        /// The connection that is there, or one that one task makes for all.
+        async fn connection(&self) -> RedisResult<Shared> {
+            if let Some(kept) = self.kept() {
+                return Ok(kept);
+            }
+            let opening = tokio::time::timeout(self.timeout, self.opening.lock()).await;
+            let _opening = opening.map_err(io::Error::from)?;
+            if let Some(kept) = self.kept() {
+                return Ok(kept);
+            }
+            let made = self.open().await?;
+            Ok(lock(&self.kept).insert(made).clone())
+        }
+
         async fn open(&self) -> RedisResult<Shared> {
             match &self.servers {
                 Servers::One(client) => {
@@ -221,26 +240,16 @@ mod asynchronous {
         const IS_ASYNC: bool = true;
 
         fn new(servers: &Servers, timeout: Duration) -> Self {
-            Tokio { servers: servers.clone(), timeout, kept: Default::default() }
+            let (kept, opening) = Default::default();
+            Tokio { servers: servers.clone(), timeout, kept, opening }
         }
 
         fn leave(&self) {
-            // It is locked while a task makes the next one.
-            if let Ok(mut kept) = self.kept.try_lock() {
-                *kept = None;
-            }
+            *lock(&self.kept) = None;
         }
 
         async fn query(&self, command: &Cmd) -> RedisResult<Value> {
-            // Longer only while another task makes the connection.
-            let kept = tokio::time::timeout(self.timeout, self.kept.lock()).await;
-            let mut kept = kept.map_err(io::Error::from)?;
-            let mut connection = match &*kept {
-                Some(connection) => connection.clone(),
-                None => kept.insert(self.open().await?).clone(),
-            };
-            drop(kept);
-            let reply = match &mut connection {
+            let reply = match &mut self.connection().await? {
                 Shared::One(one) => command.query_async(one).await,
                 Shared::Cluster(cluster) => command.query_async(cluster).await,
             };

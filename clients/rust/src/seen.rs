@@ -97,23 +97,31 @@ impl<L: Link> Core<L> {
         &self,
         items: impl IntoIterator<Item = T>,
     ) -> Result<Vec<T>, Error> {
-        let mut mine: Vec<T> = Vec::new();
+        let (mut mine, mut claimed) = (Vec::<T>::new(), Ok(()));
         for item in items {
             let mut claim = cmd("SET");
             claim.arg(self.claim_of(&item)).arg("").arg("NX");
             claim.arg("PX").arg(self.options.lease.as_millis() as u64);
-            if self.link.send::<Option<String>>(&claim).await?.is_some() {
-                mine.push(item);
+            match self.link.send::<Option<String>>(&claim).await {
+                Ok(Some(_)) => mine.push(item),
+                Ok(None) => {}
+                Err(error) => {
+                    claimed = Err(error);
+                    break;
+                }
             }
         }
         // After the claims: whoever ends one has added the item before. An error ends all claims.
-        let known = self.has_many(&mine).await;
+        let known = match claimed {
+            Ok(()) => self.has_many(&mine).await,
+            Err(error) => Err(error),
+        };
         let mut new = Vec::new();
         for (i, item) in mine.into_iter().enumerate() {
             if known.as_ref().is_ok_and(|known| !known[i]) {
                 new.push(item);
             } else {
-                self.release(item).await?;
+                drop(self.release(item).await); // otherwise it ends with its lease
             }
         }
         known.map(|_| new)

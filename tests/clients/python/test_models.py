@@ -107,7 +107,7 @@ class Claims:
     def set(self, key, _, nx, px):
         self.commands.append((key, px))
 
-    def execute(self):
+    def execute(self, raise_on_error):
         return self.world.lost(lambda: [self.claim(*command) for command in self.commands])
 
     def claim(self, key, px):

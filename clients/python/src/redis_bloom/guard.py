@@ -52,7 +52,7 @@ RowsSince = Callable[[datetime.datetime], Union[Keys, Awaitable[Keys]]]
 BATCH = 1000
 PAUSE = 1.0  # seconds after a failed lookup in which only the database is asked
 VERIFY = 1.0  # seconds without a lookup after which the next one first compares the identity of the server again
-KEPT = 16  # connections that lookups keep; more are made and ended if more lookups run at the same time
+KEPT = 100  # connections that lookups keep; more are made and ended if more lookups run at the same time
 TICK = 1.0  # seconds between two heartbeats
 CLOSE = 2.0  # seconds that `close` waits for the background, whose `catch_up` may hang
 STALE = 60.0  # seconds without news of a process with keys for later, until a catch-up adds its rows
@@ -212,7 +212,8 @@ class _Core:
         if len(self._kept) < KEPT:
             self._kept.append(connection)  # only now: a late reply must not be taken for the next one
         else:
-            yield connection.disconnect
+            with contextlib.suppress(Exception):
+                yield connection.disconnect
         return reply
 
     def _drop(self, *connections: Any) -> Steps[None]:
@@ -386,6 +387,7 @@ class Guard(_Core, contextlib.AbstractContextManager["Guard"]):
         It waits 2 seconds at most for a `catch_up` that runs, and leaves one that hangs to its thread.
         Each reply of the server takes `insert_timeout` at most.
         """
+        self._after_fork()
         self._ends.set()
         if self._background:
             self._background.join(CLOSE)
@@ -424,6 +426,7 @@ class AsyncGuard(_Core, contextlib.AbstractAsyncContextManager["AsyncGuard"]):
 
     async def aclose(self) -> None:
         """`Guard.close`: cancels a `catch_up` that runs, and waits 2 seconds at most until it has ended."""
+        self._after_fork()
         self._ends.set()
         if self._background:
             self._background.cancel()

@@ -15,6 +15,7 @@ window promises.
 
 from __future__ import annotations
 
+import contextlib
 import datetime
 from collections.abc import Iterable
 from functools import partial
@@ -77,17 +78,23 @@ class _Core:
         pipeline = self._client.pipeline(transaction=False)
         for item in unique:
             pipeline.set(self._claim_of(item), "", nx=True, px=self._lease)
-        mine = [item for item, own in zip(unique, (yield pipeline.execute)) if own]
+        claims = yield partial(pipeline.execute, raise_on_error=False)
+        failures = [own for own in claims if isinstance(own, Exception)]
+        mine = [item for item, own in zip(unique, claims) if own and not isinstance(own, Exception)]
         try:
+            if failures:
+                raise failures[0]
             known = yield from self._has_many(mine)  # after the claims: whoever ends one has added the item before
         except Exception:
-            for item in mine:
-                yield from self._release(item)
+            yield from self._release_all(mine)
             raise
-        for item, seen in zip(mine, known):
-            if seen:
-                yield from self._release(item)
+        yield from self._release_all([item for item, seen in zip(mine, known) if seen])
         return [item for item, seen in zip(mine, known) if not seen]
+
+    def _release_all(self, items: Iterable[Key]) -> Steps[None]:
+        for item in items:
+            with contextlib.suppress(Exception):  # otherwise the claim ends with its lease
+                yield from self._release(item)
 
     def _done(self, item: Key) -> Steps[None]:
         """Marks a claimed item as seen, after its work is stored, and ends the claim."""
