@@ -293,7 +293,7 @@ os.execvp("podman", words)
     def test_a_file_of_redis_8_that_can_be_written_names_the_module_twice(self):
         path = "/usr/local/lib/redis/modules/redisbloom.so"
         (block,) = [text for _, text in self.blocks("Redis 8") if "redis.conf" in text]
-        block = block.replace('etc/redis:ro"', 'etc/redis"').replace("docker run", "chown -R 999 conf\ndocker run")
+        block = block.replace('etc/redis:ro"', 'etc/redis"').replace("docker run", "chown -R 999 conf8\ndocker run")
         with self.container(None, block, path):
             self.assertEqual(self.ask("CONFIG", "REWRITE"), "OK")
             self.restart()
