@@ -56,7 +56,7 @@ pub(crate) struct Change {
 /// hash has changed or the connection broke, so it must recognize what is done already.
 ///
 /// # Errors
-/// Those of `change`, and `Error::incomplete` if no replica has the new fields.
+/// The errors of `change`, and `Error::incomplete` if no replica has the new fields.
 pub(crate) fn update<T>(
     servers: &Servers,
     name: &[u8],
@@ -74,7 +74,7 @@ pub(crate) fn update<T>(
             Ok((commands, result))
         })?;
         if sent {
-            // Also what an earlier attempt wrote, whose reply was lost, or that of WAIT.
+            // Also if an earlier attempt wrote the change, and its reply was lost.
             servers.acknowledged(&mut server)?;
         }
         Ok(result)

@@ -24,7 +24,7 @@ pub(crate) enum Goal {
     /// A filter in one key.
     Key,
     /// A sharded filter: the generation that answers and the next one, as its descriptor says,
-    /// which is read again and again, and when it was asked for last.
+    /// which is read every `poll` seconds, and the time before the last read.
     Filter(Descriptor, Instant),
     /// The shards of one generation, whatever the descriptor says.
     Generation(Generation),

@@ -49,7 +49,7 @@ export class Seen {
     try {
       const failed = claims.find(claim => claim.status === 'rejected');
       if (failed) throw failed.reason;
-      known = await this.hasMany(mine); // after the claims: whoever ends one has added the item before
+      known = await this.hasMany(mine); // after the claims: done() adds the item before it ends the claim
     } finally {
       // What cannot be ended ends with its lease.
       await Promise.allSettled(mine.filter((_, i) => known[i]).map(item => this.release(item)));

@@ -111,7 +111,7 @@ impl<L: Link> Core<L> {
                 }
             }
         }
-        // After the claims: whoever ends one has added the item before. An error ends all claims.
+        // After the claims: `done` adds the item before it ends the claim. An error ends all.
         let known = match claimed {
             Ok(()) => self.has_many(&mine).await,
             Err(error) => Err(error),

@@ -113,7 +113,7 @@ impl Rebuild<'_> {
         Ok(Seen { step, descriptor, new, stamps, base: fields.get(BASE).cloned() })
     }
 
-    /// Why the shards cannot be made anew from files, and what to do.
+    /// Why the shards cannot be rebuilt from files, and what to do.
     pub(super) fn unfit(&self, seen: &Seen) -> Result<Option<(&'static str, &'static str)>, Error> {
         let shard = any_of(&self.servers, &seen.descriptor.current)?;
         Ok(shard.and_then(|shard| match shard {

@@ -84,7 +84,7 @@ class _Core:
         try:
             if failures:
                 raise failures[0]
-            known = yield from self._has_many(mine)  # after the claims: whoever ends one has added the item before
+            known = yield from self._has_many(mine)  # after the claims: done() adds the item before it ends the claim
         except Exception:
             yield from self._release_all(mine)
             raise
