@@ -1,11 +1,11 @@
 //! The options of a filter that a command creates: one table. Each entry decides how the option
 //! is read, how it is replicated, and how COMMAND DOCS shows it.
 //!
-//! Options are whole words in any case. TIGHTENING and VALIDATESCALETO are valkey-bloom's. A SEED
-//! of 32 bytes comes from a valkey-bloom primary that created a filter: the same filter is created
-//! here, with that TIGHTENING. In all other cases TIGHTENING is checked and ignored, because native
-//! filters have no such ratio. VALIDATESCALETO is always checked and ignored: memory is requested
-//! when the filter grows.
+//! Options are whole words in any case. TIGHTENING, VALIDATESCALETO and a SEED of 32 bytes are
+//! valkey-bloom's. A valkey-bloom primary that created a filter sends the SEED, and the same filter
+//! is created here, with that TIGHTENING. Otherwise TIGHTENING is checked and ignored, because
+//! native filters have no such ratio. VALIDATESCALETO is always checked and ignored: memory is
+//! requested when the filter grows.
 
 use std::ffi::CStr;
 

@@ -21,10 +21,10 @@
 //! the same counts, so this file computes as the sizing does.
 //!
 //! # The rate of pages
-//! The rate of a union of pages is at most the sum of their rates, and it grows further with each
-//! item. If it would pass the configured rate while the filter grows as planned, all levels to come
-//! get longer tags, so that it takes at most two units more (`pages/plan.rs`). If that is too much,
-//! the union is refused.
+//! The rate of a union of pages is at most the sum of their rates, and grows with each further
+//! item. If the planned growth would take it above the configured rate, all later levels get longer
+//! tags. The growth then adds at most 2 d 2^-r (`pages/plan.rs`). If the rate would still be too
+//! high, the union is refused.
 
 use super::{
     error::{Demand, Error, Unmergeable},

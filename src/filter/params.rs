@@ -1,5 +1,5 @@
-//! The parameters of a new filter, checked once: rate, capacity, expansion, seed, bits or counters,
-//! shard.
+//! The parameters of a new filter, checked once: rate, capacity, expansion, seed, shard, and
+//! whether items are counted.
 
 use super::error::Error;
 use crate::sharding::Shard;

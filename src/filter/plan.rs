@@ -7,10 +7,11 @@
 //! encoding. The shape of a RedisBloom or valkey-bloom layer must follow from its capacity and
 //! rate, because those products always compute it (`foreign/redisbloom.rs`).
 //!
-//! A forged number costs only the refusal: the plan allocates nothing. Each page is checked as it
-//! is read (`Page::from_words`), and the number of slots by `Pages::from_pages`. What is not
-//! checked: that [`Generation::items`](super::paged::Generation::items) fit the slots, and that no
-//! slot has a number that no generation has. Such a filter answers as one with other items does.
+//! A forged number costs nothing but the refusal, because the plan allocates nothing. Each page is
+//! checked as it is read (`Page::from_words`), and the number of slots by `Pages::from_pages`. Two
+//! things are not checked: that [`Generation::items`](super::paged::Generation::items) match the
+//! slots, and that each slot has the number of a generation. Such a filter answers as a filter with
+//! other items would.
 
 use super::{
     error::{Error, NOT_ADDRESSABLE},

@@ -1,9 +1,9 @@
-//! Settings: the load arguments, and what CONFIG GET and CONFIG SET show. What each does, under
-//! which names, stands in `docs/reference/settings.md`.
+//! Settings: the load arguments, and what CONFIG GET and CONFIG SET show.
+//! `docs/reference/settings.md` says what each setting does, and its names.
 //!
-//! When the module loads, the server sets every name, in the order of registration: to the text in
-//! the configuration file, or to the default of the registration. At that time a default is
-//! ignored, so that it does not override the other name of the same setting.
+//! When the module loads, the server sets every name, in the order of registration, to the text in
+//! the configuration file or to the registered default. A setting may have two names. So a default
+//! is ignored at that time: it must not override the value of the other name.
 //!
 //! Every value is kept as 64 bits and goes to and from the server as text. The server also
 //! has numeric settings, but it refuses or wraps some numbers before it asks the module, and

@@ -1,8 +1,7 @@
-//! Announces changes: replicates them (replicas and the AOF), signals the key (WATCH and
-//! client-side caches) and publishes keyspace events, in this order. A subscriber of an event may
-//! be another module that writes immediately, or deletes the key: its writes must follow the
-//! announced change, also on replicas, and no filter or key may be in use when a function of this
-//! file is called.
+//! Announces changes. Replicates them (to replicas and the AOF), signals the key (for WATCH and
+//! client-side caches) and publishes keyspace events, in this order. A subscriber may be another
+//! module that writes or deletes the key immediately. Its writes must follow the announced change,
+//! also on replicas. So no filter and no key may be in use when a function of this file is called.
 //!
 //! Effects are replicated, not commands: "Replication" in `docs/internals/design.md`.
 

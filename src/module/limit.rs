@@ -1,6 +1,6 @@
 //! How many bytes one filter may take: "Memory bounds" in `docs/guide/operations.md`. The bounds
-//! are for what clients make, also those of a writable replica: what one server accepted, every
-//! server loads.
+//! apply to what clients create, also on a writable replica. They do not apply to data from a
+//! primary, an AOF or a file: what one server accepted, every server loads.
 //!
 //! Under `noeviction`, what is left of `maxmemory` is a bound of its own, because the server judges
 //! a command's memory before the command runs. Other policies make room.

@@ -4,9 +4,10 @@
 //! some 300 instructions: time enough for memory to answer. So the module remembers the last filter
 //! that is too large for the processor's caches, by the name of its key.
 //!
-//! The name may lead to another filter by now, or to none. An address to prefetch is never read,
-//! and the hash is used only if the filter's seed and block address are the remembered ones. So
-//! only time depends on what is remembered, and length and end of the name suffice.
+//! By now the name may lead to another filter, or to none. That is harmless: a prefetched address
+//! is never read, and the hash is used only if the filter's seed and block address are the
+//! remembered ones. A wrong guess costs only time, so the length and the end of the name are
+//! enough.
 
 use std::cell::Cell;
 

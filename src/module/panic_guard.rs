@@ -1,7 +1,8 @@
 //! Catches panics in every entry point. A panic that reaches the server would abort the database.
 //!
 //! Every `extern "C"` function of this module runs its body through `guarded`. This is the second
-//! defence. The first is the lints, which forbid code that can panic in `module/` and `codec/`.
+//! defence. The first is the lints of `lib.rs`, which forbid code that can panic. Only `filter/`
+//! may index and call `expect`.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 

@@ -4,11 +4,11 @@
 //! addition sweeps some; the rest is done here, so that a window that gets no more additions frees
 //! its memory, too.
 //!
-//! The timer serves one key after the other for about a millisecond, so that keys with little to do
-//! do not keep a large window waiting. Only a primary sweeps; its replicas, and the AOF, get each
-//! slice as BF.SHIFT. The pages of a window that was emptied are freed by each server for itself:
-//! no state depends on it. A key that is gone, renamed or moved leaves the queue; the next addition
-//! or BF.FORGET puts it there again, as after a restart or a promotion.
+//! The timer serves the keys in turn, for about a millisecond, so that a large window does not wait
+//! for many keys with little to do. Only a primary sweeps. Its replicas and the AOF get each slice
+//! as BF.SHIFT. Each server frees the pages of an emptied window on its own, because no state
+//! depends on them. A key that was deleted, renamed or moved leaves the queue. The next addition or
+//! BF.FORGET puts it back, as after a restart or a promotion.
 
 use std::{
     collections::BTreeSet,

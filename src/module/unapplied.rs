@@ -1,12 +1,11 @@
-//! Changes that were not made here, though they came from a primary, an AOF, a slot migration or a
-//! file.
+//! Changes from a primary, an AOF, a slot migration or a file that this server could not make.
 //!
 //! Such a change has happened elsewhere. If it is refused here, this server's data differ from the
 //! source's from now on: the log names the key, and INFO counts the change.
 //!
-//! A key that would be missing then must not answer "absent", and the next addition must not make a
-//! filter of this server's settings with that one item in it. So the key gets a placeholder
-//! ([`Stored::placeholder`]), which returns an error to queries and takes no addition.
+//! A missing key must not answer "absent" then. Nor must the next addition create a filter with
+//! this server's settings and that one item. So the key gets a placeholder
+//! ([`Stored::placeholder`]), which returns an error to queries and refuses additions.
 
 use std::{
     ffi::c_int,

@@ -1,7 +1,7 @@
 //! A filter in bounded chunks, for BF.SCANDUMP, BF.LOADCHUNK and the rewritten AOF.
 //!
-//! A dump is the header (`header.rs`), then bits and pages (`body.rs`) in chunks of some 16 MiB.
-//! Each chunk has a frame:
+//! A dump is the header (`header.rs`), then bits and pages (`body.rs`) in chunks of at most 16 MiB
+//! of data. Each chunk has a frame:
 //!
 //! ```text
 //!   0        6         8          16       20

@@ -55,9 +55,10 @@
 //! Kinds of records ascend, so no kind occurs twice; 0 is not a kind. A header that breaks this is
 //! refused, so that each filter has exactly one header. Its identity is computed from the header.
 //!
-//! A filter is not the same without a record of a kind below 32,768, so a release that does not
-//! know the kind refuses the header. Records of kinds from 32,768 on are optional: such a release
-//! skips the record, and does not write it again. The identity of a filter leaves them out.
+//! A release that does not know a record of a kind below 32,768 refuses the header, because the
+//! filter is not the same without that record. Records of kinds from 32,768 on are optional: such a
+//! release skips the record, and does not write it again. The identity of a filter leaves optional
+//! records out.
 
 use crate::{
     codec::{

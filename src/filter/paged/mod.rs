@@ -24,9 +24,9 @@
 //!    that gets these as [`Obeyed`](Author::Obeyed) is equal word for word.
 //! 3. An operation that fails has changed nothing.
 //!
-//! The third point has one exception, if the allocator refuses a few kilobytes: pages that should
-//! be joined, or emptied, stay as they are and are tried later. All answers stay right, but such a
-//! copy is no longer equal word for word.
+//! The third point has one exception. If the allocator refuses a few kilobytes, pages that should
+//! be joined or emptied stay as they are, and a later operation tries again. All answers stay
+//! right, but such a copy is no longer equal word for word.
 //!
 //! Bytes on disk, commands and the clock do not belong here.
 

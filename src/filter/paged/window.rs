@@ -6,9 +6,10 @@
 //!            swept        page     a pass: removes the slots of dead generations, page by page
 //! ```
 //!
-//! A slot has the number of the generation in which its item came last, modulo 2^c: an item takes
-//! one slot however often it comes, and is forgotten without a change. Without refresh, an item
-//! keeps the number of its first addition until that is forgotten.
+//! A slot has the number of the generation in which its item came last, modulo 2^c. So an item
+//! takes one slot, however often it comes. It is forgotten when its generation dies; the slot does
+//! not change. Without refresh, an item keeps the number of its first addition until it is
+//! forgotten.
 //!
 //! # Numbers that are used again
 //! G + 1 generations are alive, and c bits have at least three numbers more. Slots of dead
@@ -17,16 +18,18 @@
 //! ([`Shift::Sweep`]). A pass frees all generations that were dead when it began. Splits put new
 //! pages behind the others, and joins remove dead slots, so neither disturbs a pass.
 //!
-//! If a generation must start whose number no pass has freed, [`MOST_SWEPT`] pages are swept. If
-//! that does not end the pass, the newest generation takes the new start instead, and its items are
-//! remembered for one generation more. That happens only if nobody sweeps for three generations. A
-//! window of items ends the pass instead. Only one with generations of a few items ever has to, and
-//! it has one page: in any other, three generations of additions sweep more pages than there are.
+//! If a generation must start, and no pass has freed its number, [`MOST_SWEPT`] pages are swept. If
+//! that does not end the pass, no generation opens: the newest one takes the new start, and its
+//! items are remembered for one generation more. That happens only if nobody sweeps for three
+//! generations. A window of items finishes the pass instead. Only a window whose generations have a
+//! few items can need that, and such a window has one page. In all others, the additions of three
+//! generations sweep every page.
 //!
 //! # Clocks and copies
-//! Time reaches copies of the filter only as a [`Shift`], which is obeyed without a look at a
-//! clock. What the state calls alive was alive at the last shift; by the clock, it may be dead
-//! since. Copies get the shifts and the items that changed the filter, and are equal word for word.
+//! Time reaches copies of the filter only as a [`Shift`], which a copy obeys without reading a
+//! clock. The state lists the generations that were alive at the last shift; by the clock, some may
+//! have died since. Copies get the shifts and the items that changed the filter, so they are equal
+//! word for word.
 //!
 //! # Items of a generation
 //! [`Generation::items`] counts the items that came last in it. The sum is never above the number
@@ -39,8 +42,8 @@ use crate::filter::{
     pages::{MAX_PAGES, Page, Pages},
 };
 
-/// Additions that change a window, for each page that is swept, in some 10 µs: a pass ends while a
-/// sixtieth of the items come.
+/// Additions that change a window, for each page that is swept (some 10 µs without a join): a pass
+/// ends while a sixtieth of the items come.
 pub const SWEEP_EVERY: u8 = 32;
 
 /// The most pages of one [`Shift::Sweep`]: a millisecond.
@@ -283,7 +286,7 @@ impl Paged {
     }
 
     /// Removes the forgotten slots of up to `pages` pages, at most [`MOST_SWEPT`], and joins up to
-    /// as many: some 60 µs each. Returns the change for copies to obey, or `None` if there was
+    /// as many: some 60 µs for both. Returns the change for copies to obey, or `None` if there was
     /// nothing to do.
     pub fn sweep(&mut self, pages: u64) -> Option<Shift> {
         self.make(Shift::Sweep { pages: pages.min(MOST_SWEPT) })

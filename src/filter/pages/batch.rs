@@ -7,8 +7,7 @@
 //!   find, insert, change
 //! ```
 //!
-//! Each stage waits for memory only where the one before has just asked for it, and 64 waits
-//! overlap.
+//! Each stage reads only memory that the stage before has prefetched, and 64 waits overlap.
 
 use super::{Address, Pages, block, page::Place, select::with_select};
 use crate::filter::{

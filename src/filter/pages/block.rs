@@ -1,4 +1,4 @@
-//! A block: 64 buckets of slots in some 22 words, after the quotient filter.
+//! A block: 64 buckets of slots in some 20 words, after the quotient filter.
 //!
 //! ```text
 //!   bit 0                      64 + n           64 W - n w                             64 W
@@ -10,9 +10,9 @@
 //!                                  bucket 2 slot 2
 //! ```
 //!
-//! The i-th one is the end of bucket i, and each zero before it is a slot, so the slots of a bucket
-//! lie between two ones (`select.rs`). Both sides grow into the gap, which stays below a word: W is
-//! the least number of words, so n slots have exactly one form.
+//! The i-th one ends bucket i, and each zero before it stands for a slot. So the slots of a bucket
+//! lie between two ones (`select.rs`). Both sides grow into the gap, which is shorter than a word.
+//! W is the least number of words, so n slots have exactly one form.
 //!
 //! Bender et al., "Don't Thrash: How to Cache Your Hash on Flash" (2012); Pandey et al., "A
 //! General-Purpose Counting Filter" (2017).
@@ -106,9 +106,9 @@ pub(super) fn bounds(select: impl Select, block: &[u64], bucket: usize) -> (Rang
     }
 }
 
-/// Calls a function with the number of slots that fit into a word. It can look at these without a
-/// branch between them. A word may also have slots of later buckets, or bits of the gap and the
-/// ends: 64 bits lie below the slots.
+/// Calls a function with the number of slots that fit into a word, so that it looks at them without
+/// a branch between. The word may also contain slots of later buckets, the gap or ends. It never
+/// begins before the block: at least 64 bits lie below the slots.
 macro_rules! in_groups {
     ($format:expr, $function:ident($($argument:expr),*)) => {
         match $format.width() {
@@ -227,8 +227,8 @@ pub(super) fn retain(
     end - BUCKETS
 }
 
-/// Moves slots that are alive to just below bit `top`, `GROUP` at once. Returns a bit for each of
-/// at most 64: 1 if it is dead.
+/// Moves slots that are alive to just below bit `top`, `GROUP` at a time. There are at most 64
+/// slots. Returns a bit for each: 1 if it is dead.
 #[inline(always)]
 fn retain_slots<const GROUP: usize>(
     block: &mut [u64],

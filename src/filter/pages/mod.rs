@@ -95,7 +95,7 @@ const _: () = assert!(size_of::<Pages>() <= 64);
 pub struct Generations {
     /// The number of the newest generation.
     pub newest: u64,
-    /// The highest number: they are used again after so many others.
+    /// The highest number. After it, numbers start at 0 again.
     pub most: u64,
     /// How many generations are alive, counted back from the newest.
     pub alive: u64,
@@ -114,11 +114,13 @@ impl Generations {
         self.age(number) < self.alive
     }
 
-    /// The lowest bit of each dead slot among the lowest `count` of a word.
+    /// Looks at the lowest `count` slots of a word. Returns a word with the lowest bit of each dead
+    /// slot.
     #[inline(always)]
     fn dead(self, format: Format, count: usize, slots: u64) -> u64 {
         let ones = (0..count).fold(0, |ones, i| ones | 1 << (i * format.width()));
-        // Each number may take one bit more: a slot has at least two bits besides.
+        // Each number needs one bit more here. That fits, because a slot has at least two other
+        // bits.
         let above = self.most + 1;
         let numbers = format.payload(slots) & (self.most * ones);
         let ages = ((self.newest & self.most | above) * ones - numbers) & (self.most * ones);
@@ -202,7 +204,7 @@ fn level_of(page: usize, pages: usize) -> u32 {
     level + u32::from(is_split)
 }
 
-/// Counts that a page had `before` words allocated.
+/// Updates `bytes` after a page that had `before` allocated words was changed.
 #[inline(always)]
 fn resized(bytes: &mut u64, before: usize, page: &Page) {
     if page.allocated() != before {
@@ -220,7 +222,7 @@ impl Pages {
         Ok(Self::of(plan, empty(plan.first_pages as usize)?))
     }
 
-    /// The structure of a plan that was checked, without its slots counted.
+    /// A structure with a checked plan and a table. Its slots are not counted yet.
     fn of(plan: Plan, table: Vec<Page>) -> Self {
         let bytes = table.iter().map(Page::bytes).sum();
         let levels = Levels::new(&plan, table.len() as u64);
@@ -248,7 +250,7 @@ impl Pages {
         self.slots - self.copies
     }
 
-    /// Slots that a split made of void ones.
+    /// Void slots that splits duplicated.
     pub fn copies(&self) -> u64 {
         self.copies
     }
@@ -295,9 +297,9 @@ impl Pages {
         Ok(Self { table, ..*self })
     }
 
-    /// The structure with these pages, in order, which were read with the formats of their levels.
-    /// What it relies on is checked, but for [`Plan::check`]. Its newest generation is 0 until
-    /// [`Self::turn`].
+    /// The structure with these pages, in order; each was read with the format of its level. Checks
+    /// everything that the structure relies on, except the plan ([`Plan::check`]). The newest
+    /// generation is 0 until [`Self::turn`].
     ///
     /// # Errors
     /// `Error::Capacity` if there is no page, or more slots than the pages may have, or more copies
@@ -382,8 +384,8 @@ impl Pages {
         Ok(None)
     }
 
-    /// Deletes an item once; returns its count before. One at the highest count stays: its slot may
-    /// be void and stand for items of two pages.
+    /// Deletes an item once, and returns its count before. Does not delete an item of the highest
+    /// count, because its slot may be void and stand for items of two pages.
     #[inline(always)]
     fn lower_by(&mut self, select: impl Select, hash: Hash) -> u64 {
         let most = self.plan.payload.most();
@@ -450,8 +452,8 @@ impl Pages {
         Ok(())
     }
 
-    /// Joins the last page with the one that it was split from, if that is due; returns whether it
-    /// did. A deletion does so itself. What finds no memory is tried again later.
+    /// Joins the last page with the page that it was split from, if that is due. Returns whether it
+    /// did. Deletions call this. Without memory nothing changes, and a later call tries again.
     #[inline]
     pub fn join_if_due(&mut self) -> bool {
         let pages = self.table.len() as u64;
@@ -479,7 +481,7 @@ impl Pages {
         Ok(())
     }
 
-    /// The payload of a slot that stands for the items of two.
+    /// The payload of a slot that replaces two slots.
     #[inline(always)]
     fn merging(&self) -> impl Fn(u64, u64) -> u64 + use<> {
         let (payload, generations) = (self.plan.payload, self.generations());
@@ -515,9 +517,9 @@ impl Pages {
         self.removed(removed as u64);
     }
 
-    /// Removes all slots, and returns the pages for the caller to free: at a billion items that
-    /// takes a tenth of a second. The structure is as new, but keeps its generations. Without
-    /// memory for another table it frees them itself.
+    /// Removes all slots, and returns the pages, which the caller frees: at a billion items that
+    /// takes a tenth of a second. The structure is then empty, but keeps its generations. If there
+    /// is no memory for an empty table, the pages are freed here.
     pub fn clear(&mut self) -> Vec<Page> {
         // Fewer than the first pages if the plan is forged.
         let pages = self.table.len().min(self.plan.first_pages as usize);

@@ -26,11 +26,11 @@
 //!          └────────────────┴───┴─────────────────────────┴─────────────┘
 //! ```
 //!
-//! To its block, the rest is a part of the tag. It lies below the marker in every slot, so slots
-//! match only items of their place, and a tag begins another one only if both have the same place:
-//! a short page has the slots that a long one would have. It becomes long before it has as many
-//! words as a long page without slots, so its length says which it is. A long page becomes short
-//! when it loses its last slot.
+//! In its block, the rest is the low part of the tag. It lies below the marker in every slot, so
+//! slots match only items of their place. A tag is the beginning of another only if both have the
+//! same place. So a short page has the slots that a long one would have. A short page becomes long
+//! before it has as many words as a long page without slots, so the length of a page says which it
+//! is. A long page becomes short when it loses its last slot.
 //!
 //! A page without slots has no allocation: a structure may be reserved for billions of items that
 //! never come.
@@ -62,9 +62,9 @@ const LANES: usize = 4;
 /// 1 in each lane.
 const ONES: u64 = 0x0001_0001_0001_0001;
 
-/// The most slots of a block, many times what one has by chance. It bounds the time of a bucket,
-/// whose slots a union and a join compare with each other, where pages are forged or an
-/// attacker makes items for one bucket. Starts have 16 bits.
+/// The most slots of a block, many times what a block has by chance. A union and a join compare the
+/// slots of a bucket with each other. The limit bounds that time if pages are forged, or if an
+/// attacker makes items for one bucket. It also keeps starts within 16 bits.
 const MOST_SLOTS: usize = 1 << 11;
 /// Bits of the widest slot of a long page and of its zero among the ends.
 const MOST_BITS: usize = 58;
@@ -101,7 +101,7 @@ impl Place {
     }
 }
 
-/// Where an item belongs in a page, as long as no block changes its length.
+/// Where an item belongs in a page. Valid until a block changes its length.
 #[derive(Clone, Copy)]
 pub(super) struct Spot {
     /// The slots of the page.
@@ -126,8 +126,8 @@ impl Spot {
 #[derive(Debug, PartialEq, Eq)]
 pub struct Page(Vec<u64>);
 
-/// Not blocks with all their ends, the right length, a gap of zeros, and slots that exclude each
-/// other.
+/// The refusal of words that are not a page: a block lacks ends, has a wrong length or bits in its
+/// gap, or one slot's tag is the beginning of another's.
 const NO_PAGE: Error = Error::Impossible("words that are not those of a page");
 
 impl Page {
@@ -231,7 +231,7 @@ impl Page {
         if self.is_short() { REST_BITS } else { 0 }
     }
 
-    /// The widths of the slots of this page, if a long page has slots of `format`.
+    /// The widths of the slots of this page. `format` has those of a long page.
     fn format(&self, format: Format) -> Format {
         Format { tag_bits: format.tag_bits + self.rest_bits(), ..format }
     }
@@ -355,8 +355,8 @@ impl Page {
         self.take_out(spot, index, slots);
     }
 
-    /// [`Self::remove`] from a block of `slots` slots. Not inlined: it would lengthen callers that
-    /// are compiled for `select`.
+    /// The part of [`Self::remove`] that needs no `select`. Not inlined, because it would lengthen
+    /// callers that are compiled for `select`.
     #[inline(never)]
     fn take_out(&mut self, spot: Spot, index: usize, slots: usize) {
         let zero = index + spot.bucket;
@@ -389,8 +389,8 @@ impl Page {
         gone
     }
 
-    /// Puts another word into the gap of a block of `slots` slots. Nothing has changed after
-    /// `Error::OutOfMemory`, which also is the error of a block that is as long as it may be.
+    /// Inserts a word into the gap of a block of `slots` slots. Fails with `Error::OutOfMemory`,
+    /// also if the block has the greatest length; nothing has changed then.
     #[inline(never)]
     fn widen(&mut self, spot: Spot, slots: usize) -> Result<(), Error> {
         let len = self.words().len() + 1;
@@ -407,7 +407,8 @@ impl Page {
         if ends.is_multiple_of(WORD) {
             self.0.insert(at, 0);
         } else {
-            // The word in which the ends stop may also have the lowest slot: one copy for each.
+            // This word may hold the last ends and the lowest slot. It is duplicated, and each copy
+            // keeps one part.
             self.0.insert(at, self.0[at]);
             self.0[at] &= low(ends % WORD);
             self.0[at + 1] &= !low(ends % WORD);
@@ -426,7 +427,8 @@ impl Page {
         }
     }
 
-    /// Takes spare words out of the gap of a block. The first of them may have the last ends.
+    /// Removes spare words from the gap of a block. The first spare word may have the last ends,
+    /// which are kept.
     #[inline(never)]
     fn cut(&mut self, number: usize, spare: Range<usize>) {
         self.move_starts(number, -(spare.len() as isize));
@@ -449,7 +451,7 @@ impl Page {
         })
     }
 
-    /// Place and slot of a long page, of a bucket and a slot of this one.
+    /// Converts a bucket and a slot of this page to the place and slot of a long page.
     #[inline(always)]
     fn unfold(&self, bucket: usize, slot: u64) -> (Place, u64) {
         let (places, bits) = (if self.is_short() { BLOCKS } else { 1 }, self.rest_bits());
@@ -460,7 +462,8 @@ impl Page {
         self.blocks().map(|block| block::slots(Portable, block) as u64).sum()
     }
 
-    /// The page with these slots, in order of their places: a long one, if there are any.
+    /// The page with these slots, which are in order of their places. A long page, or an empty one
+    /// without slots.
     fn of_slots(format: Format, slots: &[(Place, u64)]) -> Result<Self, Error> {
         if slots.is_empty() {
             return Ok(Self::empty());
@@ -518,9 +521,9 @@ impl Page {
         Ok(([zero?, one?], voids))
     }
 
-    /// Undoes a split: the page of format `to` with the slots of both, `pages[1]` being the one
-    /// whose address bit is 1. Leaves out payloads that are `dead`. Tags that become equal share a
-    /// slot, whose payload `merge` makes. Returns how many slots there are fewer.
+    /// Undoes a split: makes one page of format `to` from two. `pages[1]` is the page whose address
+    /// bit is 1. Leaves out slots whose payload is `dead`. Slots whose tags become equal share one
+    /// slot, and `merge` makes its payload. Returns the page, and how many slots fewer it has.
     pub(super) fn join(
         pages: [&Self; 2],
         from: Format,
@@ -532,8 +535,8 @@ impl Page {
         let long = |page: &Self| page.is_short().then(|| page.long(from, None)).transpose();
         let long = [long(pages[0])?, long(pages[1])?];
         let pages = [0, 1].map(|half| long[half].as_ref().unwrap_or(pages[half]));
-        // Before slots are compared: two forged pages that no page can have the slots of would be
-        // compared again by each deletion.
+        // Checked before slots are compared. Otherwise each deletion would compare the slots of two
+        // forged pages again that do not fit into one page.
         let slots = |page: &Self, block| block::slots(Portable, page.block(page.range(block)));
         if (0..BLOCKS)
             .any(|block| pages.map(|page| slots(page, block)).iter().sum::<usize>() > MOST_SLOTS)
@@ -586,7 +589,7 @@ impl Page {
 /// Prefetches all lines of a block.
 #[inline(always)]
 fn prefetch_lines(block: &[u64]) {
-    // Lines have 8 words. The first and the last word of a block lie in any of a line.
+    // Lines have 8 words. A block may begin and end anywhere in a line.
     let (mut line, last) = (block.as_ptr(), block.as_ptr().wrapping_add(block.len() - 1));
     while line < last {
         prefetch(line);
@@ -595,7 +598,7 @@ fn prefetch_lines(block: &[u64]) {
     prefetch(last);
 }
 
-/// Checks a block, whose tags end with `rest_bits` bits of a place, which is below 31.
+/// Checks a block. In a short page, the low `rest_bits` bits of each tag are a place below 31.
 fn check_block(
     block: &[u64],
     format: Format,

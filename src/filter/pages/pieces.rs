@@ -7,11 +7,11 @@
 //!   level 2    ├── page 0 ───┼─── page 2 ────┼── page 1 ────┼── page 3 ────┤
 //! ```
 //!
-//! The position of an address is the address with its bits in reversed order, as in SCAN of Redis.
-//! Every page covers a range of positions; a split halves it, and a join unites two. So a copy that
-//! takes the page at each position in turn has every address in the end. After a join it takes a
-//! part of a page again, and the later page replaces what was there. An address lies in one page of
-//! the copy, so all that the copy has of an item is of one moment.
+//! The position of an address is the address with its bits reversed, as in SCAN of Redis. Every
+//! page covers a range of positions: a split halves the range, and a join unites two ranges. A copy
+//! that takes the page at each position in turn has every address in the end. After a join it reads
+//! a page that it has in part, and the later page replaces that part. Each address lies in one page
+//! of the copy, so everything that the copy has of an item is from one moment.
 //!
 //! The pages of a copy may have levels that no table has at the same time. [`Pieces::finish`]
 //! splits pages until a table has them all. It joins none, because two pages need not fit into one.
@@ -28,7 +28,7 @@ const MAX_LEVEL: u32 = END.ilog2();
 /// The most pages of a table for each page of the copy: the splits would take too long.
 const MOST_SPLITS: u64 = 4;
 
-/// The refusal of a page of a level of which none starts where the page before ends.
+/// The refusal of a page that does not start where the page before it ends.
 pub(crate) const NOT_NEXT: Error = Error::Impossible("a page that does not follow the one before");
 
 /// The positions that a page covers.
@@ -74,7 +74,8 @@ impl Reach {
         self.start + (END >> self.level)
     }
 
-    /// The fewest pages of a table that has this page, or pages that were split from it.
+    /// The fewest pages that a table must have to contain this page, or pages that were split from
+    /// it.
     fn least_pages(self) -> u64 {
         match self.level.checked_sub(1) {
             None => 1,
@@ -124,7 +125,7 @@ impl Pieces {
         Self { plan, start, list: Vec::new(), bytes: 0, copies: 0 }
     }
 
-    /// No pages yet of the same structure, from a position on.
+    /// An empty list for the same structure that starts at a position.
     #[must_use]
     pub fn from(&self, start: u64) -> Self {
         Self::new(self.plan, start)
@@ -153,10 +154,10 @@ impl Pieces {
         Ok(())
     }
 
-    /// Adds `later` pages, which start at the end of these or before it. Those that cover only
-    /// positions that are there already change nothing, and those that cover others as well replace
-    /// what was there. Returns whether there are more positions now. `copies` is what
-    /// [`Self::finish`] gets if these are the last.
+    /// Appends `later` pages, which start at the end of these pages or before it. Pages that cover
+    /// only known positions are dropped. A page that also covers new positions replaces what it
+    /// overlaps. Returns whether there are more positions now. `copies` is the number that
+    /// [`Self::finish`] will get if these are the last pages.
     ///
     /// # Errors
     /// `Error::Impossible` for a gap, or if the table with all pages would be too large;
@@ -268,7 +269,8 @@ impl Pieces {
 }
 
 impl Plan {
-    /// The pages of a table that has these, or what was split from them, and this many items.
+    /// The number of pages of a table that contains these pages, or pages split from them, and has
+    /// room for the items.
     fn pages_of<'a>(&self, list: impl Iterator<Item = &'a Held>, items: u64) -> u64 {
         let least = list.map(|held| held.reach.least_pages()).max().unwrap_or(1);
         let for_items = match self.counts_copies() {

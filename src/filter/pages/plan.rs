@@ -1,9 +1,9 @@
 //! The numbers of a paged structure, so that it keeps its error rate at every size.
 //!
 //! An item that is added to a page of level l with r bits of its tag matches a random query with
-//! probability 2^-(l + r) / 1984: that many buckets and tags exist. Splits do not change that: the
-//! bit that leaves the tag enters the address. No query matches two slots of a bucket, so the rate
-//! is the sum over all slots, exactly.
+//! probability 2^-(l + r) / 1984: the item fills one of 2^(l + r) * 1984 combinations of address,
+//! bucket and tag. A split does not change the probability: the bit that leaves the tag enters the
+//! address. No query matches two slots of a bucket. So the rate is exactly the sum over all slots.
 //!
 //! Let a page hold d slots a bucket on average. While the number of pages grows from 2^l to
 //! 2^(l + 1), of which the share x is split, a new item falls into a split page with probability x:
@@ -13,10 +13,10 @@
 //!   a doubling    d 2^-r ∫ (1 - x/2) dx     = d 2^-r 3/4,   whatever the level
 //! ```
 //!
-//! After D doublings the rate is at most d 2^-r (9/8 + 3/4 D): this is the sum for fixed r. After
-//! the last of the doublings that are planned, each level gets tags that are one bit longer, and
-//! the k-th of these doublings, from k = 0 on, takes d 2^-r 2^-k ∫ (1 - 3x/4) dx = 5/8 d 2^-r 2^-k.
-//! All of them together take 5/4 d 2^-r, so the filter may grow for ever.
+//! After D doublings the rate is at most d 2^-r (9/8 + 3/4 D), as long as r is fixed. After the
+//! planned doublings, each new level has tags that are one bit longer. The k-th of these doublings
+//! (from k = 0 on) adds d 2^-r 2^-k ∫ (1 - 3x/4) dx = 5/8 d 2^-r 2^-k. Together they add at most
+//! 5/4 d 2^-r, so the filter may grow for ever.
 //!
 //! Deletions keep the bound: at each level, there are at most the items that it is made for.
 
@@ -29,8 +29,9 @@ const ENDLESS: u8 = 19;
 /// The fewest slots a bucket: with fewer, the ends of buckets cost more than a bit of each tag.
 const LEAST_LOAD: f64 = 0.9;
 
-/// From a quarter of 1e-12, kept up to a billion items: beyond, level and tag have more bits than
-/// `Hash::block`. Above the highest rate, slots would be void after a few splits.
+/// The rates that a plan keeps. The lowest is a quarter of 1e-12, kept up to a billion items:
+/// beyond, level and tag would need more bits than `Hash::block` has. Above the highest rate, slots
+/// would be void after a few splits.
 const RATES: std::ops::RangeInclusive<f64> = 2.5e-13..=0.25;
 
 /// What the payload of a slot is.
@@ -72,7 +73,7 @@ impl Payload {
 pub enum Growth {
     /// It never has more items than it is reserved for.
     Never,
-    /// It is best up to 2^doublings times its reservation, and may grow without end.
+    /// It takes the least memory up to 2^doublings times its reservation, and may grow without end.
     Doublings(u8),
     /// It may grow without end.
     Endless,
@@ -90,7 +91,7 @@ pub struct Plan {
     pub doublings: u8,
     /// Slots of a page on average when it is split: 1,984 d, in [256, 65535].
     pub page_slots: u16,
-    /// Pages of an empty structure; at least 1. At most 17 TB and more.
+    /// Pages of an empty structure, from 1 to 2^32 - 1; that many hold 17 TB or more.
     pub first_pages: u32,
 }
 
@@ -158,9 +159,9 @@ impl Plan {
         pages.saturating_mul(self.page_slots.into())
     }
 
-    /// Whether two of `pages` pages are joined if only `slots` slots are left: less than three
-    /// quarters of those that one page less may have. The distance to the limit for splits keeps a
-    /// page from being split and joined again and again.
+    /// Whether two of `pages` pages are joined when `slots` slots are left: when fewer than three
+    /// quarters of the slots are left that one page less may have. The distance to the limit for
+    /// splits keeps a page from being split and joined repeatedly.
     #[inline]
     pub(super) fn joins_below(&self, pages: u64, slots: u64) -> bool {
         pages > self.first_pages.into() && slots < self.most_slots(pages - 1) / 4 * 3
@@ -171,7 +172,8 @@ impl Plan {
     pub fn format(&self, level: u32) -> Format {
         let (first, tag_bits) = (self.first_pages.ilog2(), u32::from(self.tag_bits));
         let tag_bits = if level < first {
-            // An item of fewer pages than the first ones gets as many bits as one of those.
+            // Below the level of the first pages, tags are longer: level and tag together have the
+            // same number of bits.
             (tag_bits + first - level).min(MAX_TAG_BITS.into()) as u8
         } else {
             let longer = level.saturating_sub(first + u32::from(self.doublings));

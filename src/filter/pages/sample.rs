@@ -1,10 +1,10 @@
 //! The rate of a structure now, from its slots.
 //!
-//! A query matches a slot with t bits of tag left with probability 2^-t / 1984 if its address is
-//! one of the page's, and no two slots of a bucket. So the rate is the mean over all addresses of
-//! the sum over the slots there. `MOST` addresses stand for all: half a millisecond at most. They
-//! have no pattern, because pages whose numbers have equal low bits were split at about the same
-//! times.
+//! A slot with t bits of tag left matches a query with probability 2^-t / 1984, if the address of
+//! the query belongs to the slot's page. No query matches two slots of a bucket. So the rate is the
+//! mean, over all addresses, of the sum over the slots of the page. At most `MOST` addresses are
+//! read, which takes half a millisecond. They follow no pattern: pages whose numbers have equal low
+//! bits were split at about the same time, so a pattern would bias the sample.
 
 use super::{Pages, Slot, level_of, page::PAGE_BUCKETS};
 use crate::filter::hash::probe::scale;
@@ -28,8 +28,8 @@ impl Pages {
     /// Reads the slots of some pages: the same ones, and the same numbers, on every machine.
     pub fn sample(&self) -> Sample {
         let (plan, generations) = (self.plan, self.generations());
-        // Sums of 2^-t, in units of 2^-64, and of saturated slots, shared by the addresses of a
-        // page.
+        // The sum of 2^-t in units of 2^-64, and the saturated slots, each divided by the number of
+        // addresses of its page.
         let (mut matching, mut saturated) = (0_u128, 0.0);
         let mut note = |Slot { known, payload, .. }, level: u32, addresses: f64| {
             matching +=

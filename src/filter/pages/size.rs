@@ -13,18 +13,18 @@ use super::{
 };
 use crate::filter::error::Error;
 
-/// As long as a page in the table of a server, whose words have 64 bits: plans are computed in
-/// browsers, too.
+/// As long as a `Page` on a server with 64-bit words, because browsers compute plans, too.
 type Entry = [u64; 3];
 #[cfg(target_pointer_width = "64")]
 const _: () = assert!(size_of::<Entry>() == size_of::<super::Page>());
 
-/// Standard deviations beyond which no page is.
+/// Standard deviations that no page exceeds.
 const FAR: f64 = 8.0;
 
 impl Plan {
     /// The bytes that a structure of this plan takes from the allocator with `items` items, on
-    /// average over all seeds. From ten pages on, hardly one differs by 1 %.
+    /// average over all seeds. From ten pages on, a structure rarely differs from the average by 1
+    /// %.
     ///
     /// # Errors
     /// `Error::Ceiling` if they need more than `MAX_PAGES`.
@@ -56,7 +56,7 @@ impl Plan {
             let bits = level + u32::from(self.format(level).tag_bits);
             libm::exp2(-f64::from(bits)) / PAGE_BUCKETS as f64
         };
-        // What an item adds when `split` of the pages of a level are split.
+        // The rate that one item adds when `split` pages of the level have been split.
         let each = |level: u32, split: f64| {
             let share = split / (1_u64 << level) as f64;
             of_level(level) * (1.0 - share) + of_level(level + 1) * share
@@ -69,7 +69,8 @@ impl Plan {
         let mut left = items - first;
         while left > 0 {
             let level = pages.ilog2();
-            // Each page that a split adds lets `slots` items in, up to the next power of two.
+            // Each split adds a page, and room for `slots` items; a step ends at the next power of
+            // two.
             let (split, most) = ((pages - (1 << level)) as f64, (2 << level) - pages);
             let full = most.min(left / slots);
             let mean = split + (full as f64 + 1.0) / 2.0;

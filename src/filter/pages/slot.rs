@@ -33,7 +33,7 @@ impl Format {
         usize::from(self.tag_bits) + 1 + usize::from(self.payload_bits)
     }
 
-    /// The slot of an added item. `tag` may have more than r bits; the lowest count.
+    /// The slot of an added item, with this payload. Bits of `tag` above the lowest r are ignored.
     #[inline(always)]
     pub(super) fn slot(self, tag: u64, payload: u64) -> u64 {
         self.with_payload(tag & low(self.tag_bits.into()) | 1 << self.tag_bits, payload)
@@ -68,23 +68,24 @@ impl Format {
 /// The place of the marker, which is the number of bits of the tag below it.
 #[inline(always)]
 pub(super) fn marker(tag: u64) -> usize {
-    // As if a void tag were 0: a page with such a tag is refused, and none is made.
+    // A tag of 0, which only forged pages have, is treated as void. Such a page is refused.
     63 - (tag | 1).leading_zeros() as usize
 }
 
 /// The tag of a used-up slot.
 pub(super) const VOID: u64 = 1;
 
-/// What a tag becomes when its page is joined as the `half` of its bucket. A tag that has all of
-/// its `bits` loses the highest one.
+/// The tag after a join: `half` is the address bit of its page, and becomes the lowest bit. A tag
+/// that already has `bits` bits loses its highest bit.
 pub(super) fn joined(tag: u64, half: u64, bits: u8) -> u64 {
     let longer = tag << 1 | half;
     if marker(longer) > usize::from(bits) { longer & low(bits.into()) | 1 << bits } else { longer }
 }
 
-/// Whether no tag of a bucket begins another: then every item matches at most one. Sorts them.
+/// Whether no tag of a bucket is the beginning of another, so that every item matches at most one.
+/// Sorts the tags.
 pub(super) fn are_prefix_free(tags: &mut [u64]) -> bool {
-    // From the first bit of the tag on, a tag sorts immediately before the tags it begins.
+    // Compared from the lowest bit on, a tag sorts before the tags that begin with it.
     let key = |tag: &u64| {
         let len = marker(*tag);
         ((tag & low(len)).reverse_bits(), len)

@@ -5,8 +5,8 @@
 //! of another in the same bucket, the shorter stands for both, and their counts add up. A tag that
 //! is used up goes to each page that its items may belong to.
 //!
-//! Items that both have once count once more than they came, if one of them has a copied void slot:
-//! the numbers of copies add up, less those that meet a void slot.
+//! An item that both structures have may count once more than it was added, if one of them has a
+//! copied void slot: the numbers of copies are added, less the copies that meet a void slot.
 
 use super::{
     Pages, Place, Slot, level_of, marker,
@@ -21,9 +21,10 @@ use crate::filter::{
 };
 
 impl Pages {
-    /// Adds the slots of another structure with at most as many pages; not of generations. Each
-    /// page that a slot goes to takes one of `left`, and so do 32 slots that it is compared with:
-    /// there are 1.2 by chance, and hundreds if they are forged.
+    /// Adds the slots of another structure, which has at most as many pages and no generations.
+    /// `left` is the work that is allowed. Each page that gets a slot takes 1 of it, and so do each
+    /// 32 slots that are compared with it. By chance a slot is compared with 1.2 others, and with
+    /// hundreds in a forged structure.
     ///
     /// # Errors
     /// `Error::OutOfMemory`, or `Unmergeable::Large` if nothing is left: some slots were added
@@ -42,8 +43,8 @@ impl Pages {
         Ok(())
     }
 
-    /// Adds a slot. Returns to how many pages, how many void slots it met there as one, and with
-    /// how many slots it was compared.
+    /// Adds a slot. Returns three numbers: the pages that got it, the void slots that it was merged
+    /// with, and the slots that it was compared with.
     #[inline(always)]
     fn unite_slot(&mut self, select: impl Select, slot: Slot) -> Result<(u64, u64, u64), Error> {
         let (plan, merge) = (self.plan, self.merging());
@@ -91,8 +92,8 @@ impl Slot {
 }
 
 impl Page {
-    /// Adds a slot to a page of a level. Returns how many slots it is one with now, whether a void
-    /// slot met a void slot, and with how many slots it was compared.
+    /// Adds a slot to a page of a level. Returns how many slots it was merged with, whether two
+    /// void slots were merged, and with how many slots it was compared.
     #[inline(always)]
     fn unite(
         &mut self,
@@ -122,7 +123,8 @@ impl Page {
                 self.set_slot(spot(self), index, format.with_payload(other, payload));
                 return Ok((1, len == 0, compared));
             }
-            // One of them stays, because a page without slots has another format.
+            // One of them is kept until it is overwritten: removing the last slot would change the
+            // format of the page.
             if let Some(later) = kept {
                 self.remove(select, spot(self), later);
             }

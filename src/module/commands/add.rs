@@ -240,9 +240,9 @@ fn announce<'a>(
     Ok(added)
 }
 
-/// Refuses a client's command whose words name a shard, counters or a window, if the filter in its
-/// key is another shard or kind, or has another window: the key was lost, and made again without
-/// these words. An obeyed command goes on.
+/// Refuses a client's command whose shard, COUNTING or window does not fit the filter in the key.
+/// That happens if the key was lost, and recreated without these options. A command from a primary
+/// or an AOF is not checked.
 fn check_kind(call: &Call, value: &Stored, options: &Options) -> Result<(), Refusal> {
     let Options { shard, counts, window, .. } = *options;
     if (shard, counts, window) == (None, false, None) || call.ctx.is_replayed() {
@@ -292,9 +292,9 @@ fn add_to<'a>(
     added
 }
 
-/// Adds items to a filter of layers that refuses them, if a primary or an AOF sent them; they are
-/// not counted. For a filter that has no memory to grow the addition is reported, since its bits
-/// then differ from the original's.
+/// Adds items to a filter of layers that refuses them, and does not count them. A client's command
+/// is refused instead. If the filter could not grow for lack of memory, the addition is reported:
+/// the bits now differ from the original's.
 #[cold]
 #[inline(never)]
 fn add_uncounted<'a>(
@@ -376,7 +376,7 @@ fn add_to_pages<'a>(
     added.error = outcome.err().map(|error| refused(call, error));
 }
 
-/// Adds an item, if no generation must start for it. Otherwise returns `None`, also if the item is
+/// Adds an item, if no generation must start first. Returns `None` otherwise, and if the item is
 /// refused.
 #[inline(never)] // The code for other filters does not depend on it.
 fn add_in_place(call: &Call, paged: &mut Paged, item: &[u8]) -> Option<(Addition, Growth)> {
@@ -392,8 +392,8 @@ fn add_in_place(call: &Call, paged: &mut Paged, item: &[u8]) -> Option<(Addition
     Some((addition, growth))
 }
 
-/// [`author`] of additions to a filter. A filter that grows and forgets nothing takes the same from
-/// all, so it need not be found out.
+/// [`author`] of additions to a filter. A filter that scales and has no window takes the same items
+/// from every author, so the author is not looked up.
 #[inline]
 fn author_of(call: &Call, paged: &Paged) -> Result<Author, Refusal> {
     let is_window = paged.window().is_some();
@@ -428,7 +428,7 @@ fn due(paged: &Paged, author: Author) -> Option<i64> {
 }
 
 /// The numbers of a filter of pages before additions or a shift. Most additions change nothing, so
-/// the share is made of them afterwards.
+/// the [`Share`] is computed from these numbers only after a change.
 pub(super) struct Before {
     bytes: u64,
     items: u64,
@@ -472,12 +472,12 @@ impl Before {
             // A window that forgets all has an empty generation that has not started.
             Some(Shift::Forget { .. } | Shift::Sweep { .. }) => 0,
         });
-        // A pass may be left of a server that stopped, or was the primary of this one, or of a key
-        // that was renamed: additions that sweep a page look.
+        // An unfinished pass may be left: the server was restarted or promoted, or the key was
+        // renamed. Each addition that sweeps a page checks for that.
         let looks = opened > 0 || shift.is_some() || window.sweep.changes == 0;
         let sweeps = window.is_unswept() && matches!(self.author, Author::Client(_));
-        // Pages of an emptied window leave at least as fast as pages are made: no timer rings while
-        // the server loads. A copy frees them, too.
+        // Frees the pages of an emptied window at least as fast as new pages are made, because no
+        // timer runs while the server loads. A copy frees them, too.
         let made = paged.pages().pages().len().saturating_sub(self.pages);
         let leaves = paged.release(made + FREED);
         if looks && (sweeps || leaves) {

@@ -1,10 +1,11 @@
-//! `BF.COUNT key item`: how often an item is in a counting filter, at most. `BF.DEL key item
-//! [item ...]`: deletes items from it, each once.
+//! `BF.COUNT key item`: how often an item was added and not deleted, up to 16. A false positive
+//! gets a higher count. `BF.DEL key item [item ...]`: deletes items from a counting filter, each
+//! once.
 //!
-//! BF.DEL answers whether the item was deleted. It is false if the item tests absent, and if its
-//! count is the highest: the number of its additions is then unknown (`filter/paged/count.rs`).
-//! The command makes no filter larger, so it runs without `deny-oom`. Pages that could be joined,
-//! and find no memory for that, are joined by a later deletion.
+//! BF.DEL answers whether the item was deleted. The answer is false if the item tests absent, or if
+//! its count is the highest, because the number of its additions is then unknown
+//! (`filter/paged/count.rs`). The command makes no filter larger, so it runs without `deny-oom`. If
+//! there is no memory to join two pages, a later deletion joins them.
 
 use super::{
     Argument, Call, Command, CommandSpec, ITEMS, Kind,

@@ -1,10 +1,10 @@
-//! `BF.SCANDUMP key iterator`: one chunk of a filter, of at most 16 MiB. `BF.LOADCHUNK key iterator
-//! data`: restores them, chunk by chunk, in order.
+//! `BF.SCANDUMP key iterator`: returns one chunk of a filter, with at most 16 MiB of data.
+//! `BF.LOADCHUNK key iterator data`: loads the chunks, in order.
 //!
-//! The header creates the key, if a filter of the announced size is allowed; the memory is
-//! allocated as the chunks arrive. Until the last chunk is in, the key answers no query and takes
-//! no item: it would say "absent" of what it is about to hold. In the meantime
-//! it can be deleted, saved, copied and replicated.
+//! The header creates the key, if a filter of the announced size is allowed. Memory is allocated as
+//! the chunks arrive. Until the last chunk has arrived, the key answers no query and takes no item:
+//! an item of a later chunk would be reported absent. In the meantime the key can be deleted,
+//! saved, copied and replicated.
 
 use super::{Argument, Call, Command, CommandSpec, Kind};
 use crate::{
@@ -91,8 +91,8 @@ impl Command for LoadChunk {
         drop(key);
         let complete = taken == Taken::Last && finished.is_ok();
         stats::LOADS.add(complete.into());
-        // Also the last chunk that finds no memory to finish: it is in, and any chunk may be sent
-        // again to finish the load.
+        // A last chunk that found no memory to finish the load is replicated, too: it was taken,
+        // and sending any chunk again finishes the load.
         if taken != Taken::Repeated {
             effects::loaded(call.ctx, name, complete);
         }
@@ -110,13 +110,13 @@ fn take(
     data: &[u8],
 ) -> Result<Taken, codec::Error> {
     match value {
-        // Behind a chunk it would begin another dump, whose filter may have changed: of pages that
-        // are here already, nothing newer would be taken.
+        // After a chunk, the header would begin another dump. The filter may have changed in
+        // between, and pages that have arrived would not be replaced by newer ones.
         Stored::Partial(load) if iterator == 1 && load.began_with(data) => match load.received() {
             0 => Ok(Taken::Repeated),
             _ => Err(codec::Error::Exists),
         },
-        // Its seed is public: a client can make chunks of a filter that has it.
+        // The seed of a placeholder is public, so a client could make chunks that fit it.
         Stored::Partial(load) if is_placeholder(load) => Err(codec::Error::OtherFilter),
         Stored::Partial(load) => {
             let ceiling = |demand| limit::ceiling(ctx, demand);

@@ -1,5 +1,5 @@
-//! `BF.FORGET key`: forgets the generations that are out of the window.
-//! `BF.SHIFT key OPEN ms | FORGET ms | SWEEP pages`: what time did to a filter elsewhere.
+//! `BF.FORGET key`: forgets the generations that are out of the window. `BF.SHIFT key OPEN ms |
+//! FORGET ms | SWEEP pages`: repeats, on a copy, what time did to the filter on its primary.
 //!
 //! Additions forget too, but a server at `maxmemory` refuses them. BF.FORGET runs without
 //! `deny-oom`, because it makes no filter larger. The memory is freed between later commands
@@ -52,7 +52,7 @@ impl Command for Forget {
         if let Some(shift) = shift {
             effects::shifted(call.ctx, name, shift);
         }
-        // A pass may be left of a server that stopped, or was the primary of this one.
+        // An unfinished pass may be left after a restart or a promotion.
         sweeps::begin(call.ctx, name.bytes());
         call.ctx.reply_integer(forgotten);
         Ok(())

@@ -1,8 +1,8 @@
 //! `BF.IMPORT key GUAVA bytes`: a filter that Guava wrote. `BF.LOAD key blob`: a filter of a
 //! rewritten AOF of valkey-bloom.
 //!
-//! The key must be free, and is made whole or not at all. Replicas and the AOF get the command as
-//! it came, because the filter follows from its words.
+//! The key must not exist. It gets the whole filter, or nothing. Replicas and the AOF get the
+//! command unchanged, because its arguments determine the filter.
 
 use super::{Argument, Call, Command, CommandSpec, Kind};
 use crate::{

@@ -190,7 +190,7 @@ fn generations(paged: &Paged) -> Shown {
     let (now, rules) = (clock(), window.rules);
     let generations = window.generations.iter().map(|&Generation { start, items }| {
         let started = match rules.span {
-            // Only one of a window of time has a start, and only once it has an item.
+            // A generation has a start only in a window of time, and only once it has an item.
             Span::Time(_) if start != NEVER => u64::try_from(start).ok(),
             Span::Time(_) | Span::Items => None,
         };

@@ -70,7 +70,7 @@ impl Chunks {
     }
 }
 
-/// Refuses a client's command if one of its items belongs to another shard than the filter is.
+/// Refuses a client's command if one of its items belongs to a shard that is not the filter's.
 #[inline]
 pub(super) fn check_shard<'a>(
     call: &Call,

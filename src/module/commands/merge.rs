@@ -99,7 +99,8 @@ fn member(value: &Stored) -> Result<Member<'_>, Refusal> {
     }
 }
 
-/// The union of filters; `None` if it is the first of them. `demand` corrects what it wants.
+/// The union of filters; `None` if the first filter is the union already. `demand` adjusts the
+/// memory that the union asks for.
 fn union(
     call: &Call,
     filters: &[Member],
@@ -134,7 +135,7 @@ fn is_filled(filter: Member) -> bool {
     }
 }
 
-/// A copy of the first of the filters whose union is to be made, for a destination that is missing.
+/// A copy of the first filter, which becomes the union in a destination that is missing.
 fn copy(call: &Call, filters: &[Member]) -> Result<Stored, Refusal> {
     // A union that takes no more than its first filter asks for no memory.
     let wanted = filters.iter().map(|filter| filter.bytes()).max().unwrap_or(0);

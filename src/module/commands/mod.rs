@@ -92,14 +92,14 @@ unsafe extern "C" fn entry<C: Command>(
         std::slice::from_raw_parts(argv.cast::<Str>(), usize::try_from(argc).unwrap_or(0))
     };
     let call = Call { ctx, words, uses: C::SPEC.uses };
-    // Read as UTF-8 by the compiler, not with every command.
+    // Converted to UTF-8 at compile time, not in every call.
     let name = const {
         match C::SPEC.name.to_str() {
             Ok(name) => name,
             Err(_) => "a command",
         }
     };
-    // Refused inside: a result that passes `guarded` takes more instructions, the longer the more.
+    // Refused inside: a result that `guarded` returns costs instructions, more for a larger result.
     let finished = guarded(name, false, || {
         if let Err(refusal) = C::run(&call) {
             call.refuse(refusal);
@@ -150,9 +150,10 @@ impl Call<'_> {
         self.word(1)
     }
 
-    /// Answers that the command was refused, or stopped in the middle of its reply. If a primary,
+    /// Replies that the command was refused, or stopped in the middle of its reply. If a primary,
     /// an AOF or a slot migration sent it, the change is reported as lost, and a key that lacks
-    /// items gets a placeholder. What a full filter refuses was refused by the sender, too.
+    /// items gets a placeholder. Exception: if the filter is full, nothing is reported, because the
+    /// sender refused the item, too.
     #[cold]
     fn refuse(&self, refusal: Refusal) {
         let text = refusal.text(self.words.iter().map(|word| word.bytes()));
@@ -184,7 +185,7 @@ impl Call<'_> {
     }
 
     /// Counts and logs a change that a primary, an AOF or a slot migration sent, and that was not
-    /// made here. Of other changes the client gets the answer, which is enough.
+    /// made here. For a client's command the error reply is enough.
     #[cold]
     fn report_unapplied(&self, why: &CStr) {
         if self.uses != Uses::Reads && self.ctx.is_replayed() {

@@ -140,8 +140,8 @@ impl CommandSpec {
             key_specs: key_specs.as_mut_ptr(),
             args: arguments.as_mut_ptr(),
         };
-        // Without `bloom` on a server that does not know this category, and for a command that
-        // RedisBloom lacks: its tests expect exactly its own commands there.
+        // `bloom` is left out on a server that does not know the category, and for commands that
+        // RedisBloom lacks: RedisBloom's tests expect only its own commands there.
         let own = self.categories;
         let bloom = [own.to_bytes(), CATEGORY.to_bytes()].join(&b' ');
         let bloom = CString::new(bloom).unwrap_or_default();

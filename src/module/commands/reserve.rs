@@ -1,5 +1,6 @@
 //! `BF.RESERVE key error_rate capacity [options]`: creates an empty filter. An addition to a
-//! missing key creates one, too: by the words of its command, and the configuration for the rest.
+//! missing key also creates one. The command's options describe that filter, and the settings give
+//! the rest.
 
 use super::{Argument, Call, Command, CommandSpec, Kind};
 use crate::{
@@ -54,8 +55,9 @@ impl Command for Reserve {
     }
 }
 
-/// Makes an empty filter for a command. If no seed is given, it is random bytes of the operating
-/// system. Whoever does not know the seed cannot prepare items that collide.
+/// Makes an empty filter for a command. Without SEED, the seed is random bytes from the operating
+/// system. Anyone who does not know the seed cannot prepare items that raise the error rate
+/// (docs/internals/hash.md).
 ///
 /// # Errors
 /// `NO_MEMORY` when the memory is not there or not allowed, and those of [`family`].
@@ -93,9 +95,9 @@ pub(super) fn filter(call: &Call, options: Options) -> Result<(Stored, Creation)
 
 /// The product whose rules a new filter follows.
 ///
-/// This module replicates each native filter with its seed. So a command without one, from a
-/// primary or an AOF, is RedisBloom's, or creates a filter in its layout: the setting is for
-/// clients.
+/// This module replicates each native filter with its seed. So a command without a seed, from a
+/// primary or an AOF, comes from RedisBloom, or creates a filter in RedisBloom's layout. The
+/// setting `layout` applies to clients only.
 ///
 /// # Errors
 /// `LAYOUT`.

@@ -1,10 +1,9 @@
 //! RDB, DUMP and RESTORE: the server's stream as source and sink of the codec. Each read is checked
 //! before its result is used, as HANDLE_IO_ERRORS demands (`module/mod.rs`).
 //!
-//! A server that loads an RDB file or an AOF, or takes a full sync, exits if a load fails. So a
-//! replica that has no memory for a filter of its primary keeps a placeholder instead
-//! (`module/unapplied.rs`). A server that loads its own files does not: its next file would be
-//! without the filter.
+//! A server exits if it cannot load an RDB file, an AOF or a full sync. So a replica that has no
+//! memory for a filter of its primary keeps a placeholder (`module/unapplied.rs`) and continues. A
+//! server that loads its own files does not: its next file would lack the filter.
 
 use std::ffi::{c_int, c_void};
 

@@ -8,9 +8,9 @@
 //!                            └───┴── k bits in it, in groups of four per line (hash/probe.rs)
 //! ```
 //!
-//! Putze, Sanders and Singler (2007). One item touches one block, where a classic filter touches k
-//! lines and k pages per query, and copies k pages per insert while the server forks for a
-//! snapshot. `probing.rs` tests and sets the bits inside a block.
+//! Putze, Sanders and Singler (2007). An item touches one block; in a classic filter it touches k
+//! lines and k memory pages. So an insert while the server has forked for a snapshot copies one
+//! page, and not k. `probing.rs` tests and sets the bits inside a block.
 //!
 //! Low rates have long blocks. A chunk of lookups reads them in two stages: the line of the first
 //! four probes of each item, and the remaining lines of the items that passed. A full layer below
