@@ -9,7 +9,7 @@ import java.util.stream.LongStream;
 
 /** Loads numbers in packed batches. An example; needs Connection.java, and no client library. */
 public class Load {
-    static final int BATCH = 100_000;
+    static final int BATCH = 10_000;
 
     /** Sends an array of numbers, 8 bytes each, little-endian: other programs must pack theirs alike. */
     static BitSet bulk(Connection redis, String command, String key, long[] ids, String... options) throws IOException {

@@ -96,7 +96,7 @@ export class Guard {
 }
 
 export interface SeenOptions {
-  /** Items of one window, or of all time without one. */
+  /** Different items in `within` and a quarter of it, or of all time without `within`. */
   capacity: number;
   /** The share of new items that count as seen; 0.001 if not given. */
   error?: number;
