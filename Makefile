@@ -53,7 +53,7 @@ SERVERS ?=
 export SETUP ?=
 # If set, targets that run tests on platforms and servers write their results into docs/internals/platforms.md.
 export RECORD ?=
-# The tests of server and tool wait more than they compute: some more at once than there are processors.
+# The tests of server and tool wait more than they compute. So two run at once for each processor, but at most 8.
 AT_ONCE := RUST_TEST_THREADS="$${RUST_TEST_THREADS:-$$(($$(nproc) > 4 ? 8 : 2 * $$(nproc)))}"
 # In CI the build must use the committed Cargo.lock.
 LOCKED := $(if $(CI),--locked)
@@ -141,7 +141,7 @@ test: ## All checks that a change must pass; lists the skipped tests at the end
 	@scripts/tally 'make test' $(MAKE) --no-print-directory $(TEST)
 
 .PHONY: check
-check: ## What most mistakes fail, in some four minutes: formatting, lints, the tests in Rust but the long ones of tests/long
+check: ## Formatting, lints and the quick tests in Rust, in some four minutes
 	@scripts/tally 'make check' $(MAKE) --no-print-directory fmt-check lint test-quick
 
 .PHONY: fmt-check
@@ -246,7 +246,7 @@ build-clients: build $(dir $(CLIENT_RS))Cargo.lock ## Check and build the librar
 
 # What the tests need is installed and built before, so that they only test at the same time.
 .PHONY: test-waiting
-test-waiting: build ## test-cli and test-monitoring beside build-clients, then test-clients, whose guards have timeouts of 0.1 s
+test-waiting: build ## test-cli, test-monitoring and build-clients at the same time; then test-clients, whose guards have timeouts of 0.1 s
 	@scripts/setup tests clients monitoring
 	cargo test --profile cli --package redis-bloom-cli --no-run $(LOCKED)
 	scripts/at-once test-cli test-monitoring build-clients

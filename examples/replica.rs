@@ -16,8 +16,8 @@
 //! It takes the lock once after each new copy. The memory of an old copy is freed when every asker
 //! has asked again, or is gone; until then there are two.
 //!
-//! A "yes" of the copy may be trusted as one of the server, because a filter only gains items. (Not
-//! one with `COUNTING`, from which items were deleted since.) A "no" is as old as the file. A
+//! A "yes" of the copy is as good as a "yes" of the server, because a filter only gains items. (But
+//! items may since have been deleted from a `COUNTING` filter.) A "no" is as old as the file. A
 //! window forgets by the clock of this machine.
 //!
 //! ```text

@@ -1,7 +1,7 @@
 //! Pages that split: memory, rate, and CPU time of an item in batches of 100, in one process.
 //!
 //! `cargo bench --bench filter -- pages` prints a table in Markdown; `-- pages 800000` leaves out
-//! larger filters. They take turns, and the least time of all rounds counts: other
+//! larger filters. The filters take turns. The least time of all rounds counts, because other
 //! programs of a busy machine only add to it. Time is CPU time of the thread.
 
 use std::hint::black_box;

@@ -1,9 +1,9 @@
 //! Batches over the shards of a sharded filter: a caller's batch becomes a command for each shard
 //! that has an item in it, so the larger the number of shards, the fewer items a command has.
 //!
-//! All shards are on one server, which is where the time of all servers of a cluster adds up. The
-//! row without shards is the filter in one key, which checks no item. Each row has a server, and
-//! the rows take turns.
+//! All shards are on one server. So its time is the sum of the times that the servers of a cluster
+//! would take. The row without shards is the filter in one key, which checks no item. Each row has
+//! a server, and the rows take turns.
 
 use redis_bloom::sharding::shard_of;
 

@@ -1,5 +1,6 @@
 //! The tool: `redis-bloom load` of a file of lines into one local server, beside `redis-cli --pipe`
-//! with BF.MADD commands: made by awk from the same file, or made before the clock starts.
+//! with BF.MADD commands. In one row awk makes the commands from the same file. In another row they
+//! are made before the clock starts.
 //!
 //! They take turns, each time with an empty filter. Then `redis-bloom dump` and `restore` of a
 //! filter of 1 GiB, to a file in memory.

@@ -1,8 +1,8 @@
-//! Filters that forget: in process by the number of generations, against the empty module and
-//! against plain filters in the server, the memory, the time of a shift, and the AOF.
+//! Filters that forget. In process: their cost by the number of generations. In the server: their
+//! cost against the empty module and plain filters, their memory, the time of a shift, and the AOF.
 //!
-//! A window is measured with all its generations there. To get there in a server would take as long
-//! as the window. So it is filled here, at times that have passed, and loaded by BF.LOADCHUNK. The
+//! A window is measured when it has all its generations. In a server that would take as long as the
+//! window itself. So this program fills it, with times in the past. BF.LOADCHUNK loads it. The
 //! filter is loaded with a newest generation of age T/G, so the first addition shifts.
 
 use std::{

@@ -49,7 +49,7 @@ pub(crate) fn rate(text: &str) -> Result<f64, String> {
         .ok_or_else(|| format!("{text}: not a rate between 0 and 1, such as 0.001 or 0.1%"))
 }
 
-/// No time is as long, in milliseconds.
+/// Times are shorter than this, in milliseconds.
 const LONGEST: u64 = 1_000_000_000_000;
 /// Milliseconds of a day.
 const DAY: u64 = 86_400_000;
@@ -74,7 +74,7 @@ pub(crate) fn positive_time(text: &str) -> Result<Duration, String> {
 }
 
 /// The number before the unit, times the unit; `None` unless that is a whole number below 2^64. The
-/// first unit that fits is taken, and a number without one is as it is.
+/// first unit that fits is taken. A number without a unit is not multiplied.
 fn scaled(text: &str, units: &[(&str, u64)]) -> Option<u64> {
     let suffixed = |&(name, factor): &(&str, u64)| Some((text.strip_suffix(name)?, factor));
     let (number, factor) = units.iter().find_map(suffixed).unwrap_or((text, 1));

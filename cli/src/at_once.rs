@@ -30,7 +30,8 @@ pub(crate) struct Servers {
     output: Output,
     /// The user is told once why this takes so long.
     remarked: Once,
-    /// Servers that had a replica when they were written to. One that goes away is waited for.
+    /// Servers that had a replica when they were written to. If the replica goes away, it is waited
+    /// for.
     replicated: Mutex<HashSet<String>>,
 }
 
@@ -45,8 +46,8 @@ impl Servers {
     /// Waits until a replica of this server has what was written, if it has a replica.
     ///
     /// # Errors
-    /// One that passes, if the server is no primary any more; `Error::incomplete` if no replica has
-    /// it for [`RETRY_FOR`].
+    /// A temporary error, if the server is no primary any more. `Error::incomplete`, if after
+    /// [`RETRY_FOR`] no replica has it.
     pub(crate) fn acknowledged(&self, server: &mut Connection) -> Result<(), Error> {
         let mut retry = Retry::failing_within(RETRY_FOR);
         let connected = Replication::of_primary(server)?.connected > 0;
@@ -110,8 +111,8 @@ pub(crate) fn on_all<T: Send>(
     spread(servers, keys.len(), one)
 }
 
-/// Like [`on_all`], to look at all shards whatever happens to one of them: nothing is tried again,
-/// and an error of one key is its result.
+/// Like [`on_all`], but an error of one key does not end the work on the others: it is the result
+/// of that key. Nothing is tried again.
 pub(crate) fn on_each<T: Send>(
     servers: &Servers,
     keys: &[Vec<u8>],

@@ -124,8 +124,8 @@ pub(crate) fn locked(generation: &Generation, creator: &[u8]) -> Vec<Field> {
     set
 }
 
-/// The change that notes the shards of `generation` again, if `drop` removed them while they were
-/// reserved: when it is repeated, it finds here what it missed.
+/// The change that notes the shards of `generation` again, if `drop` removed the filter while they
+/// were being reserved. A second `drop` finds in these fields the shards that the first one missed.
 pub(crate) fn dropped(fields: &Fields, generation: &Generation) -> Option<Change> {
     let dropping = fields.contains_key(DROPPING) && spare(fields).as_ref() == Some(generation);
     let set = || locked(generation, b"");
@@ -147,8 +147,8 @@ pub(crate) fn noted(fields: &Fields, place: usize) -> Option<Stamp> {
     Stamp::parse(fields.get(format!("rebuild.{place}").as_bytes())?)
 }
 
-/// Puts tombstones in the places of retired shards, if there are any: what a rebuild that was
-/// killed has left, too. A client with an old descriptor gets WRONGTYPE there, and reads the new.
+/// Puts tombstones in the places of retired shards, if there are any, also of those that a killed
+/// rebuild left. A client with an old descriptor gets WRONGTYPE there, and reads the new one.
 /// `may_go` is called before each, with the number of the shard and how many there are.
 ///
 /// # Errors
@@ -200,7 +200,7 @@ pub(crate) fn bury(
     })
 }
 
-/// A generation like `wanted` of which no key exists, with its number or a higher one.
+/// A generation like `wanted`, with its number or the next higher one of which no key exists.
 pub(crate) fn unused(
     servers: &Servers,
     name: &[u8],
@@ -225,8 +225,8 @@ pub(crate) fn bad_name(name: &[u8], error: NameError) -> Error {
     Error::usage(format!("{}: {error}", name::readable(name)), "Use a name without { and }.")
 }
 
-/// A shard of a generation that is there; `None` if none is. A filter in the place of a shard that
-/// is not that shard, as BF.ADD makes one, is no shard.
+/// Any shard of a generation that exists; `None` if none exists. If BF.ADD made another filter at
+/// the key of a shard, that filter does not count.
 pub(crate) fn any_of(
     servers: &Servers,
     generation: &Generation,

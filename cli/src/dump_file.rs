@@ -289,7 +289,7 @@ impl Reader {
         self.array(hash).map(u64::from_le_bytes)
     }
 
-    /// Whether there cannot be `count` bytes of data.
+    /// Whether `count` bytes of data are more than a chunk may have, or than the file still has.
     fn exceeds(&self, count: u64) -> bool {
         let rest = self.length.map_or(u64::MAX, |length| length.saturating_sub(self.position));
         count > MAX_DATA.min(rest)
@@ -339,7 +339,7 @@ impl Reader {
         }
     }
 
-    /// The error for what no dump holds; it is in the record at the position.
+    /// The error for bytes that no dump has. They are in the record at the current position.
     pub(crate) fn damaged(&self, what: &str) -> Error {
         let shown = name::readable_path(&self.path);
         Error::usage(

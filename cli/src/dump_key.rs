@@ -58,8 +58,8 @@ impl Dump<'_> {
     /// Writes the file. `watch` is told how many bytes are in it.
     ///
     /// # Errors
-    /// `Error::incomplete` for a filter that changes all the time. What is in a pipe stays there,
-    /// so an error then never passes.
+    /// `Error::incomplete` for a filter that changes all the time. A dump into a pipe cannot
+    /// begin again, so its errors are never temporary.
     pub(crate) fn run(
         &self,
         server: &mut Connection,
@@ -146,7 +146,7 @@ fn header(server: &mut Connection, key: &[u8]) -> Result<Vec<u8>, Error> {
 }
 
 /// Whether chunks of a filter with the first header may be continued with those of the filter that
-/// has the second header now. RedisBloom's format has one state, that of its header.
+/// has the second header now. In RedisBloom's format the headers must be equal.
 fn is_same(old: &[u8], new: &[u8]) -> bool {
     old == new
         || old.starts_with(HEADER)
@@ -160,7 +160,7 @@ fn header_in(data: &[u8]) -> Option<&[u8]> {
     rest.get(..u32::from_le_bytes(*length) as usize)
 }
 
-/// The items of the newest layer in a header; `None` of pages.
+/// The items of the newest layer in a header; `None` for a filter with pages.
 fn count_of(header: &[u8]) -> Option<u64> {
     let plan = dump::read_header(header).ok().filter(|plan| plan.paged.is_none())?;
     plan.layers.last().map(|layer| layer.items)

@@ -148,8 +148,8 @@ impl Reader {
         Ok(results.into_iter().map(|result| result.map(|index| found[index].1.clone())).collect())
     }
 
-    /// Reads what the module says beyond the fields of `BF.INFO` without a word. Returns an error
-    /// that passes, if a filter could not be read whole.
+    /// Reads what the module says beyond the fields of `BF.INFO` without a word. Returns a
+    /// temporary error, if a filter could not be read whole.
     fn read_more(
         &mut self,
         connection: &mut Connection,
@@ -255,7 +255,7 @@ impl FilterInfo {
         Ok(())
     }
 
-    /// Whether it does not grow, and nine tenths of what it takes are in.
+    /// Whether it does not grow, and is nine tenths full.
     pub(crate) fn nearly_full(&self) -> bool {
         // A window of items makes room for each.
         let refuses = self.expansion.is_none()

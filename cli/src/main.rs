@@ -58,7 +58,8 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use commands::Arguments;
 use error::Error;
 
-/// Each shard takes a connection, so as many files may be open as the system allows at most.
+/// Raises the limit of open files to the highest that the system allows: each shard takes a
+/// connection.
 fn raise_limit_of_files() {
     let limit = getrlimit(Resource::Nofile);
     // If that fails, the limit stays as it is.

@@ -12,8 +12,8 @@ use serde::Serialize;
 use crate::{amount::readable_bytes, connection::Connection, error::Error};
 
 /// Bytes that the allocator (jemalloc) takes for a filter of this size: it has four sizes for each
-/// power of two. An upper bound: pages have such sizes already, and jemalloc 5.3.1 rounds what has
-/// more than 14 KiB to 4 KiB alone.
+/// power of two. This is an upper bound: pages have such sizes already, and jemalloc 5.3.1 rounds
+/// sizes above 14 KiB only to multiples of 4 KiB.
 pub(crate) fn allocated(bytes: u64) -> u64 {
     /// The smallest distance of two sizes.
     const QUANTUM: u64 = 16;

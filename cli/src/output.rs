@@ -172,8 +172,8 @@ impl Table {
     }
 }
 
-/// A reader that has seen enough, such as `head`, ends the program without a message, and as the
-/// signal SIGPIPE would: the answer is unknown.
+/// If the reader has seen enough, as `head` does, the program ends without a message. The exit code
+/// is that of SIGPIPE, because the answer is not known.
 pub(crate) fn ended_by_reader(error: io::Error) -> Result<(), Error> {
     if error.kind() == io::ErrorKind::BrokenPipe {
         std::process::exit(Exit::ReaderGone as i32);

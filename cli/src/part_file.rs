@@ -53,7 +53,7 @@ pub(crate) fn directory_of(path: &Path) -> &Path {
     path.parent().filter(|directory| *directory != Path::new("")).unwrap_or(Path::new("."))
 }
 
-/// Checks that a dump may take this name: that of no file or of an older dump.
+/// Checks that a dump may take this name: there is no such file, or it is an older dump.
 ///
 /// # Errors
 /// `Error::usage` for what is not to be overwritten.

@@ -33,7 +33,7 @@ impl Retry {
         Self { most, failing: None }
     }
 
-    /// What has failed from now on.
+    /// Work that counts as failing from now on.
     pub(crate) fn failing_within(most: Duration) -> Self {
         Self { most, failing: Some(Instant::now()) }
     }
@@ -49,7 +49,7 @@ impl Retry {
         interrupt::requested().then_some(Over::Interrupted).or(late.then_some(Over::Late))
     }
 
-    /// It did not fail.
+    /// Notes that the work did not fail.
     pub(crate) fn succeed(&mut self) {
         self.failing = None;
     }

@@ -49,8 +49,8 @@ const FILTERS_A_STEP: usize = 16;
 const PAUSE: u32 = 9;
 /// As [`PAUSE`], for the steps of SCAN after the first pass: at most a hundredth.
 const LATER_PAUSE: u32 = 99;
-/// The longest pause: no step keeps a server busy for as long as this stands for. It waited for
-/// something else.
+/// The longest pause. A step that would need a longer one did not keep the server busy all that
+/// time: it waited for something else.
 const LONGEST_PAUSE: Duration = Duration::from_secs(2);
 
 /// The shortest time between two messages before all keys have been looked at.

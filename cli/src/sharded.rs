@@ -40,13 +40,14 @@ pub(crate) fn find(server: &mut Connection, name: &[u8]) -> Result<Filter, Error
     }
 }
 
-/// As [`find`], by any server that knows, and the time before it was asked.
+/// Like [`find`], but asks the servers in turn until one can answer. Also returns the time just
+/// before that one was asked.
 pub(crate) fn find_by(targets: &Targets, name: &[u8]) -> Result<(Instant, Filter), Error> {
     targets.on_node(name, |mut server| Ok((Instant::now(), find(&mut server, name)?)))
 }
 
-/// The fields of the hash at `name`; `None` if there is no hash, or if the user may not read it,
-/// as a user of filters in one key alone.
+/// The fields of the hash at `name`; `None` if there is no hash, or if the user may not read it. A
+/// user who has only filters in one key may lack that right.
 pub(crate) fn fields(server: &mut Connection, name: &[u8]) -> Result<Option<Vec<Field>>, Error> {
     match all_fields(server, name) {
         Ok(fields) => Ok(Some(fields).filter(|fields| !fields.is_empty())),
@@ -93,8 +94,9 @@ pub(crate) fn filled<'a>(
     }
 }
 
-/// What to do about a lost shard. The export comes when additions go to both generations already:
-/// what is added while it runs is not lost. `typed` is the name as a shell reads it.
+/// What to do about a lost shard. The items are exported after additions begin to go to both
+/// generations, so no item that is added during the export is lost. `typed` is the name as a
+/// shell reads it.
 pub(crate) fn recreate(typed: &str) -> String {
     format!(
         "Recreate all shards: `rebuild {typed}`, export the items, then `rebuild {typed} --from \

@@ -11,10 +11,11 @@ use crate::{
 /// How often it is tried while the keys change all the time.
 const TRIES: u32 = 1000;
 
-/// Sends the commands that `look` returns, if any, and returns the last reply and what `look`
-/// returned beside them. No key of `keys` changes between the two, if the user may use
-/// transactions and the server has memory for one; otherwise it is an error if it is to be
-/// `atomic`. The keys have one slot, and `look` leads the connection to no other node.
+/// Sends the commands that `look` returns, if any. Returns the last reply, and the other value that
+/// `look` returned. No key of `keys` changes between `look` and the commands. That needs the right
+/// to transactions, and memory for one on the server. Without them it is an error if `atomic`;
+/// otherwise the commands may be sent without a transaction. The keys have one slot, and `look`
+/// leads the connection to no other node.
 ///
 /// # Errors
 /// `Error::incomplete` if the keys change all the time: nothing was done.

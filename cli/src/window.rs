@@ -66,7 +66,7 @@ impl Options {
     }
 }
 
-/// How the filter of a window grows, where a plain one grows by `factor`, or by 0.
+/// How a filter grows: by `factor`, but a window of items does not grow.
 pub(crate) fn expansion_of(rules: Option<Rules>, factor: u64) -> Result<Expansion, Error> {
     let counts = rules.is_some_and(|rules| rules.span == Span::Items);
     Expansion::new(if counts { 0 } else { factor })

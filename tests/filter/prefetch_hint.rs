@@ -1,4 +1,4 @@
-//! Items hashed by a prefetch hint: every filter that the hint fits computes an equal hash.
+//! A prefetch hint hashes an item as every filter does that the hint fits.
 
 use redis_bloom::filter::{Family, Filter, Plan, PrefetchHint};
 

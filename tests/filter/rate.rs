@@ -24,8 +24,9 @@
 //! `precision`, and fails if e is larger. At 0.1 % and below, `precision` is limited by the running
 //! time.
 //!
-//! A second bound is the rate of the layer itself. For a scaling filter it is less than the
-//! requested rate, so it shows an excess that the share of the pages to come would hide.
+//! A second bound is the rate of the layer itself. In a scaling filter the layer has only a part of
+//! the requested rate; the rest is for pages that come later. So this bound shows an excess that
+//! the first bound would hide.
 
 use std::time::Instant;
 

@@ -1,5 +1,5 @@
-//! The time of a command is bounded by what the server has of a filter, never by the capacity that
-//! a header claims or that BF.INFO reports.
+//! The time of a command is bounded by the bytes of a filter that the server has. It never depends
+//! on the capacity that a header claims or that BF.INFO reports.
 
 use crate::harness::{
     Header, Payload, Server, add_until_card, assert_sane, assert_unharmed, dump, info, int, layers,

@@ -1,5 +1,5 @@
-//! Wrong options of BF.INSERT. They are refused whether or not the filter exists. Options that the
-//! filter in the key does not fit.
+//! Wrong options of BF.INSERT, which are refused whether or not the filter exists. And options that
+//! differ from the filter in the key.
 
 use crate::harness::{Case, Protocol, Server, err, fresh, int, ok};
 

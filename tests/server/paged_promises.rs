@@ -1,5 +1,5 @@
 //! What filters that grow, count or forget promise at sizes where the error rate shows: bits of
-//! memory an item, the rate, counts, and what is full when.
+//! memory an item, the rate, counts, and when a filter is full.
 
 use std::collections::VecDeque;
 

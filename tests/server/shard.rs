@@ -7,7 +7,7 @@ use crate::harness::{
 };
 use crate::obeyed::aof;
 
-/// Of 8 shards, `a` belongs to number 7, `b` to 3 and `123456789` to 6 (`tests/sharding/rule.rs`).
+/// Of 8 shards, `a` belongs to number 7, `b` to 3 and `123456789` to 6 (`tests/sharding/main.rs`).
 const OTHER: &str = "ERR item belongs to shard 6 of 8";
 const BAD: &str = "ERR SHARD must be i n with 0 <= i < n <= 1024";
 

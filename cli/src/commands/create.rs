@@ -37,7 +37,7 @@ pub(crate) struct Arguments {
     /// Highest rate of false positives, such as 0.001 or 0.1%
     #[arg(long, value_name = "P", value_parser = amount::rate)]
     error: f64,
-    /// Makes a filter from which items can be deleted, for twice the memory
+    /// Makes a filter from which items can be deleted, for about twice the memory
     #[arg(long, conflicts_with = "window")]
     counting: bool,
     /// Makes a sharded filter of N keys, over the nodes of a cluster
@@ -150,8 +150,8 @@ impl Arguments {
         self.window.rules(self.expansion)
     }
 
-    /// The size of the filter for `items` items as the module makes it, `expansion` being the
-    /// default.
+    /// The size that the filter has in the module, if it is made for `items` items. It grows by
+    /// `expansion` unless the options say otherwise.
     fn planned(&self, items: u64, expansion: u64, rules: Option<Rules>) -> Result<Size, Error> {
         let expansion = if self.nonscaling { 0 } else { self.expansion.unwrap_or(expansion) };
         let params = Params {
@@ -169,7 +169,7 @@ impl Arguments {
         Ok(Size { bytes: bytes(0)?, full })
     }
 
-    /// `BF.RESERVE`, as all modules have it, but for counters and windows.
+    /// `BF.RESERVE`. All modules understand it, if it asks for no counters and no window.
     fn command(&self, key: &[u8], rules: Option<Rules>) -> Cmd {
         let mut command = redis::cmd("BF.RESERVE");
         command.arg(key).arg(number::shortest(self.error)).arg(self.items);

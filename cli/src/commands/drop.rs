@@ -162,8 +162,9 @@ impl Arguments {
     }
 }
 
-/// Whether a hash is a descriptor, whole or not: other hashes may have a field `rule` or `state`,
-/// too. One that was only begun has no field but the state, or what the tool notes beside it.
+/// Whether a hash is a descriptor, complete or not. One such field is not enough, because other
+/// hashes may have a field `rule` or `state`, too. A descriptor that was only begun has the state
+/// alone, or the state and notes of this tool.
 fn is_descriptor(fields: &Fields) -> bool {
     let has = |name: &[u8]| fields.contains_key(name);
     let begun =

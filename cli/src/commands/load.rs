@@ -232,9 +232,9 @@ impl Arguments {
         Ok(input)
     }
 
-    /// Sees that the filter has what an earlier load put there: the generation that answers, and
-    /// what was found of its shards, or of the filter in one key. If nothing proves that, the load
-    /// begins again.
+    /// Checks that the filter has what an earlier load put there. It compares the journals with the
+    /// generation that answers, and with what was found in its shards or in the one key. If nothing
+    /// proves it, the load begins at the start of the files.
     fn resume(
         &self,
         inputs: &mut [Input],

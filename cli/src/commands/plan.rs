@@ -1,7 +1,7 @@
 //! `redis-bloom plan`: the size of a filter before it is made. Needs a server only for --server.
 //!
-//! The sizes come from the library of the module (`expected_bytes`). Plain bits have exactly these
-//! bytes on a server, pages on average.
+//! The sizes come from the library of the module (`expected_bytes`). A filter of bits has exactly
+//! this size on a server. A filter of pages has it on average.
 
 mod shards;
 
@@ -99,7 +99,8 @@ struct Variant {
     /// Items that it is reserved for.
     capacity: u64,
     error_rate: f64,
-    /// Bytes with all items in it; of a window of items, with as many as it remembers at most.
+    /// Bytes with all items in it. For a window of items: bytes with the most items that it
+    /// remembers.
     bytes: u64,
     bits_per_item: f64,
     /// Bytes with half of the items in it.
@@ -335,7 +336,7 @@ const LARGEST_KEY: u64 = 512 << 20;
 const UNRESERVED: u64 = 100;
 /// Numbers of generations that are shown beside the one of the options.
 const GENERATIONS: [u8; 3] = [2, 4, 12];
-/// The lowest rate that the module sizes for: lower ones are as this one.
+/// The lowest rate that the module sizes for: a filter for a lower rate has the same size.
 const LOWEST: f64 = 1e-30;
 /// The lowest rate that the module sizes pages for.
 const LOWEST_OF_PAGES: f64 = 1e-12;

@@ -144,7 +144,7 @@ impl Arguments {
     }
 }
 
-/// What of the filters is on the screen.
+/// Which part of the list of filters is on the screen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct View {
     sort: Sort,
@@ -155,8 +155,8 @@ struct View {
 }
 
 impl View {
-    /// Lines of filters: the title, the header of the table, a line about what is left out, and the
-    /// keys are beside them.
+    /// How many filters fit. Four lines are taken: the title, the header of the table, a line about
+    /// what is left out, and the keys.
     fn room(&self) -> usize {
         self.size.0.saturating_sub(4)
     }
@@ -221,7 +221,7 @@ fn table(lines: &[Line<'_>], width: Option<usize>) -> Table {
     table
 }
 
-/// Red: the rate is above the configured one by more than an estimate may be wrong, or a shard is
+/// Red: the rate exceeds the configured one by more than the error of an estimate, or a shard is
 /// lost. Yellow: a filter that does not grow is nearly full. A `+` after the layers: the filter
 /// has outgrown its reservation.
 fn style(line: &Line<'_>) -> Style {

@@ -43,8 +43,8 @@ impl Nodes {
         Ok(Self { ranges: Some(ranges.ok_or_else(wrong)?), asked })
     }
 
-    /// Like [`Nodes::of`]. If the user may not ask, or the reply is not understood, this server
-    /// alone: redirections lead to the others then.
+    /// Like [`Nodes::of`]. If the user may not ask, or the reply is not understood, it returns this
+    /// server alone. Redirections then lead to the others.
     pub(crate) fn of_if_allowed(server: &mut Connection) -> Result<Self, Error> {
         match Self::of(server) {
             Err(Error::Refused { .. } | Error::Reply { .. }) => {
@@ -71,8 +71,8 @@ impl Nodes {
         self.first_of_each(usize::MAX)
     }
 
-    /// The first `most` servers of each range of slots. A cluster without slots has no keys, but
-    /// the server that was asked can say so itself.
+    /// The first `most` servers of each range of slots. If there is no range, the server that was
+    /// asked.
     fn first_of_each(&self, most: usize) -> Vec<Target> {
         let mut nodes: Vec<Target> = Vec::new();
         for range in self.ranges.iter().flatten() {

@@ -80,8 +80,8 @@ impl Target {
         }
     }
 
-    /// Like [`Target::connect_for`], but each reply must come within `most`. What is sent later
-    /// has the time of the options.
+    /// Like [`Target::connect_for`], but each reply must come within `most`. The time
+    /// limit of the options holds again for what is sent later.
     fn connect_soon(&self, key: &[u8], most: Duration) -> Result<Connection, Error> {
         let hurried = Self { timeout: self.timeout.min(most), ..self.clone() };
         let mut connection = hurried.connect_for(key)?;

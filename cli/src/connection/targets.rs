@@ -15,8 +15,9 @@ use crate::error::Error;
 /// a process that is stopped, or a host that is gone, costs no more than this.
 const ATTEMPT: Duration = Duration::from_secs(5);
 
-/// The servers of a cluster, or one server. The node that has the slot of a key is asked first, as
-/// long as all nodes answer; then that which answered last. Clones share what they learn.
+/// The servers of a cluster, or one server. As long as all nodes answer, the node that has the slot
+/// of a key is asked first. After a failure, the server that answered last is asked first. Clones
+/// share what they learn.
 #[derive(Clone)]
 pub(crate) struct Targets {
     all: Arc<[Target]>,
@@ -68,8 +69,8 @@ impl Targets {
         connection
     }
 
-    /// Connects to the node of `key`, and does `work` there. Goes on with the next server after an
-    /// error that passes.
+    /// Connects to the node of `key`, and does `work` there. Goes on with the next server after a
+    /// temporary error.
     pub(crate) fn on_node<T>(
         &self,
         key: &[u8],

@@ -56,7 +56,7 @@ pub(crate) struct Batches<R> {
     size: usize,
     /// Items of a batch.
     most: usize,
-    /// What was read, and is in no batch yet behind the first `used` bytes.
+    /// What was read. The first `used` bytes were in batches; the others are in no batch yet.
     bytes: Vec<u8>,
     used: usize,
     exhausted: bool,
@@ -169,7 +169,7 @@ mod tests {
         Options { null: false, batch }
     }
 
-    /// Items of batches of at most `most` items, and that the batches cover the input.
+    /// The items, read in batches of at most `most`. Checks that the batches cover the input.
     fn items_of(text: &[u8], options: &Options, most: usize) -> Vec<Vec<u8>> {
         let mut batches = Batches::new(text, options).at_most(most);
         let mut items = Vec::new();

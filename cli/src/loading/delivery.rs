@@ -38,7 +38,7 @@ use super::{
     wire::Wire,
 };
 
-/// Bytes of items in flight, and pieces. A server needs some milliseconds for them.
+/// The most bytes of items in flight, and the most pieces. A server needs milliseconds for them.
 const WINDOW: (usize, usize) = (2 << 20, 64);
 /// The longest time between two confirmations by replicas.
 const CONFIRM_EVERY: Duration = Duration::from_secs(1);
@@ -46,7 +46,7 @@ const CONFIRM_EVERY: Duration = Duration::from_secs(1);
 const WAIT: Duration = Duration::from_millis(500);
 /// What the user is told about the wait.
 const LACKING: &str = "too few replicas acknowledged (--acks 0 waits for none)";
-/// Why what was added is not confirmed, where the reader cannot read.
+/// Why additions are not confirmed, if the reader cannot read the descriptor again.
 const TOO_OLD: &str = "the descriptor is too old";
 /// A user who waits for replicas for longer than this is told why.
 const SILENCE: Duration = Duration::from_secs(1);
@@ -165,7 +165,8 @@ impl Delivery {
         totals
     }
 
-    /// Waits until every piece is confirmed, or can be once the reader has a newer descriptor.
+    /// Waits until every piece is confirmed, or lacks nothing but a newer descriptor, which the
+    /// reader reads.
     pub(crate) fn confirm(&mut self) -> Result<(), Stop> {
         loop {
             self.settle()?;
@@ -200,7 +201,7 @@ impl Delivery {
     }
 
     /// Confirms the pieces that are answered, and notes it in the ledger. `false` if the descriptor
-    /// is too old: they stay, and go where the next one says.
+    /// is too old: the pieces stay, and are sent where the next descriptor says.
     fn retire(&mut self) -> bool {
         if !self.queue.is_empty() && !self.route.ledger.is_valid() {
             return false;
@@ -246,8 +247,8 @@ impl Delivery {
     /// Receives the next reply.
     ///
     /// # Errors
-    /// Also the error reply: nothing is in flight then, and what follows that piece is to be sent
-    /// again.
+    /// An error reply is an error, too. Then nothing is in flight, and all pieces after the refused
+    /// one must be sent again.
     fn receive(&mut self) -> Result<(), Error> {
         let Some(items) = self.queue.awaited() else { return Ok(()) };
         let outcome = self.wire.receive(items)?;
@@ -286,7 +287,7 @@ impl Delivery {
         }
     }
 
-    /// What helps against an error reply; `None` if it stays.
+    /// What helps against an error reply; `None` if it is not temporary.
     fn passing(&self, refusal: &Refusal) -> Option<Passing> {
         refusal.passing(self.loaded).filter(|_| self.partly.is_none())
     }
@@ -365,8 +366,8 @@ impl Delivery {
         }
     }
 
-    /// Goes on with another connection. Returns why, if a third one may do. `moved`: the filter
-    /// came to this server with all its items.
+    /// Goes on with another connection. Returns the reason for a failure, if yet
+    /// another connection may work. `moved`: the filter came to this server with all its items.
     fn tried(
         &mut self,
         connected: Result<Connection, Error>,

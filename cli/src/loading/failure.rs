@@ -39,7 +39,7 @@ impl Stop {
         matches!(self, Self::Refused(refusal) if refusal.is_gone())
     }
 
-    /// Whether another connection may do, where items went in before.
+    /// Whether another connection may work, if items were added before.
     pub(super) fn passes(&self) -> bool {
         match self {
             Self::Refused(refusal) => refusal.passing(true).is_some(),
@@ -50,7 +50,7 @@ impl Stop {
         }
     }
 
-    /// Why, for a stop that passes.
+    /// The reason, for a stop that is temporary.
     pub(super) fn why(&self) -> String {
         match self {
             Self::Refused(refusal) => refusal.text.clone(),

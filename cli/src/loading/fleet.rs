@@ -288,7 +288,7 @@ impl Fleet {
         Ok(())
     }
 
-    /// The pieces of a batch for the shards of the lanes which take it, and their threads.
+    /// The pieces of a batch, and their threads: for the shards of each lane that `takes` it.
     fn pieces(&self, batch: &Batch, takes: impl Fn(&Lane) -> bool) -> Vec<(&Sender<Piece>, Batch)> {
         let mut pieces = Vec::new();
         for lane in self.lanes.iter().filter(|lane| takes(lane)) {
@@ -438,7 +438,7 @@ impl Fleet {
     /// Reads the descriptor again, because a key is no shard any more.
     ///
     /// # Errors
-    /// The failure, if it says the same: the shard is lost.
+    /// The failure, if the descriptor still names the key: then the shard is lost.
     fn renew(&mut self, (generation, failure): Ending) -> Result<(), Failure> {
         if !failure.stop.is_stale() || !matches!(self.goal, Goal::Filter(..)) {
             return Err(failure);

@@ -10,7 +10,7 @@ use crate::{
 
 /// Bytes of a piece, where the input has as many.
 const PIECE: u64 = 64 << 10;
-/// Bytes of a batch, whatever the number of shards is.
+/// The most bytes of a batch, for any number of shards.
 const BATCH: u64 = 8 << 20;
 
 /// The bytes of a batch for all shards, if one command is to have `command` bytes.
@@ -23,8 +23,8 @@ pub(crate) fn batch_bytes(command: u64, shards: usize) -> u64 {
 pub(crate) enum Goal {
     /// A filter in one key.
     Key,
-    /// A sharded filter: the generation that answers and the next one, as its descriptor says,
-    /// which is read every `poll` seconds, and the time before the last read.
+    /// A sharded filter: items go to the generation that answers and to the next one. Has the
+    /// descriptor, which is read every `poll` seconds, and the time just before its last read.
     Filter(Descriptor, Instant),
     /// The shards of one generation, whatever the descriptor says.
     Generation(Generation),
@@ -36,8 +36,8 @@ impl Goal {
         !matches!(self, Self::Key)
     }
 
-    /// Until when items count that are added as this says: a rebuild waits that long for every
-    /// client, and relies on that. `None`: however late.
+    /// Items that are added later than this do not count: a rebuild waits for every client only
+    /// until then. `None`: there is no limit.
     pub(super) fn valid_until(&self) -> Option<Instant> {
         let Self::Filter(descriptor, read) = self else { return None };
         read.checked_add(Duration::from_secs(descriptor.poll.saturating_mul(2)))

@@ -41,7 +41,8 @@ pub(crate) struct Identity {
     size: u64,
     /// Nanoseconds of the last change.
     modified: i128,
-    /// A hash of the first and the last 64 KiB: a copy of another file may have its time.
+    /// A hash of the first and the last 64 KiB: another file may have the same size and time, if it
+    /// was copied to this name.
     ends: u64,
 }
 
@@ -72,7 +73,7 @@ pub(crate) struct Journal {
     /// The file that is loaded, locked: another load of it would write the same journal.
     _lock: File,
     content: Content,
-    /// Whether the content says what has the items up to its offset.
+    /// Whether the generation and the marks in the content belong to its offset.
     described: bool,
     /// The offset on the disk, and when it was written.
     written: (u64, Instant),
@@ -210,7 +211,7 @@ impl Journal {
         }
     }
 
-    /// Writes the journal if it is time, with that noted.
+    /// Writes the journal if it is time, after [`Self::describe`].
     pub(crate) fn keep(&mut self, generation: Option<u64>, marks: &[Option<Mark>]) {
         if self.written.1.elapsed() < self.every {
             return;

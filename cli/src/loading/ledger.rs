@@ -51,7 +51,7 @@ struct Books {
     journals: Vec<Option<Journal>>,
     /// The generation that answers, if it took all items so far; 0 for a filter in one key.
     generation: Option<u64>,
-    /// Until when items are confirmed, if not for ever: then the descriptor is too old.
+    /// When the descriptor becomes too old to confirm items by it; `None` if it never does.
     valid_until: Option<Instant>,
     /// What the filter, or each shard, has at least.
     marks: Vec<Option<Mark>>,
@@ -140,8 +140,8 @@ impl Ledger {
         books.first + books.batches.len() as u64 - 1
     }
 
-    /// Notes that a piece of a batch travels on in `pieces` pieces with `bytes` bytes; in
-    /// none, if its generation was given up.
+    /// Notes that a piece was split again, into `pieces` pieces with `bytes` bytes: into none, if
+    /// its generation was given up.
     pub(crate) fn replace(&self, piece: &Piece, pieces: usize, bytes: usize) {
         let mut books = self.books();
         books.held = (books.held + bytes).saturating_sub(piece.batch.blob.len());
@@ -151,8 +151,8 @@ impl Ledger {
         books.retire();
     }
 
-    /// Notes that pieces are confirmed, by their batches and bytes, of the filter at `place` of the
-    /// marks, which has at least what its mark says.
+    /// Notes that pieces are confirmed: the number of the batch and the bytes of each. Their filter
+    /// is the one at `place` of the marks, and has at least what `mark` says.
     pub(crate) fn confirm(
         &self,
         pieces: &[(u64, usize)],

@@ -103,7 +103,7 @@ impl Process {
 }
 
 impl Mark {
-    /// That of a filter as it is now.
+    /// The mark of a filter as it is now.
     pub(crate) fn of(seen: &Seen) -> Self {
         Self {
             identity: seen.identity.clone(),
@@ -114,7 +114,7 @@ impl Mark {
     }
 
     /// Notes that `new` new items are confirmed. `replicated`: replicas have all items,
-    /// and this is where the stream was behind them.
+    /// and the stream had them before this byte.
     pub(crate) fn confirm(&mut self, new: u64, replicated: Option<u64>) {
         self.items = self.items.map(|items| items.saturating_add(new));
         self.replicated = replicated;

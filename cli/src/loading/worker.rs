@@ -42,7 +42,7 @@ pub(super) struct Ready {
     pub(super) counting: bool,
 }
 
-/// Tells the reader of a thread that panics: it would wait for ever.
+/// Tells the reader that a thread panicked. Otherwise the reader would wait for ever.
 struct Alarm<'f>(&'f AtomicBool);
 
 impl Drop for Alarm<'_> {

@@ -2,12 +2,12 @@
 //!
 //! [`Guard`]: a filter of all keys in front of a database. [`Seen`]: what was seen in the last
 //! days, and doing things once. [`ShardedFilter`]: one filter over the nodes of a cluster.
-//! [`bulk`]: millions of items in packed batches. With the feature `tokio` each has a twin, which
-//! begins with Async.
+//! [`bulk`]: millions of items in packed batches. With the feature `tokio` each of the three types
+//! has a twin, whose name begins with Async.
 //!
 //! The guard has the protocol and the scripts of the libraries for Python and JavaScript, so
-//! processes in all three languages may share a filter. README.md of the Python library describes
-//! the protocol.
+//! processes in all three languages may share a filter. docs/internals/guard.md describes the
+//! protocol.
 
 #[cfg(feature = "redis")]
 pub mod bulk;

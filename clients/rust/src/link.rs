@@ -1,7 +1,7 @@
 //! Connections that are replaced after an error, blocking ones and those of tokio, behind one
 //! trait.
 //!
-//! The logic of this crate is asynchronous and stands once. A blocking link answers at once, so
+//! The logic of this crate is asynchronous, and written once. A blocking link answers at once, so
 //! [`now`] runs the same logic without an executor.
 
 use std::future::Future;

@@ -1,5 +1,5 @@
-//! What was seen lately: a filter with a window, made and fed with its words; and claims, to do
-//! things once.
+//! What was seen lately: a filter with a window, which this type creates and fills. And claims:
+//! they make sure that a thing is done once.
 
 use std::time::Duration;
 

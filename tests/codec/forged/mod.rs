@@ -1,5 +1,5 @@
 //! Invalid numbers under a correct checksum: each is refused with its own error before memory of
-//! its size is allocated. `filter/check.rs` lists the invariants.
+//! its size is allocated. `filter/plan.rs` lists the invariants.
 
 mod numbers;
 mod records;

@@ -4,8 +4,8 @@
 //! The clock of the server runs, is set forward and is set back. The model counts for each item how
 //! much the clock advanced since, whether it ran or was set forward. To set it back counts nothing.
 //! Up to an age of T, an item must be found. After T (1 + 1/G) by the clock, it must not be found,
-//! unless the clock was set back since: half of the filters have tags of 36 bits, with which no
-//! item is found by chance.
+//! unless the clock was set back since. Half of the filters check this: they have tags of 36 bits,
+//! with which no item is found by chance.
 //!
 //! A window of items is checked by counts in the same way: an item must be found while fewer than N
 //! items were counted after it, and be gone after (G + 1) generations.

@@ -1,4 +1,4 @@
-//! Short pages: what they answer, when they become long, and how long pages meet them.
+//! Short pages: what they answer, when they become long, and how they are joined with long pages.
 
 use std::{
     cmp::min,

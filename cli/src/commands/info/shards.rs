@@ -63,8 +63,8 @@ struct ShownShard<'s> {
 /// What a shard answered, and the primary that has its slot.
 struct Read {
     node: Option<String>,
-    /// `Error::incomplete` if it is lost: there is no such filter at its key. With another error it
-    /// may be as it should be.
+    /// `Error::incomplete` if it is lost: there is no such filter at its key. With another error
+    /// the shard may be intact.
     result: Result<FilterInfo, Error>,
 }
 
@@ -184,8 +184,8 @@ impl<'d> Seen<'d> {
         }
     }
 
-    /// The first shard that is lost, or that could not be read. `hint` says what to do about it, by
-    /// the name as it is typed.
+    /// The first shard that is lost, or that could not be read. `hint` gets the name as
+    /// a user types it, and says what to do.
     fn verdict(self, name: &[u8], hint: impl FnOnce(&str) -> String) -> Result<(), Error> {
         let (count, lost) = (self.shards.len(), self.lost());
         let mut unread = None;

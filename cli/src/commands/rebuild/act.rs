@@ -181,10 +181,11 @@ impl Rebuild<'_> {
         self.advance(seen, to, &stamps, change)
     }
 
-    /// What the shards of the new generation have now: all that they had at `earlier`.
+    /// What the shards of the new generation have now. Checks that each still has all that it had
+    /// at `earlier`.
     ///
     /// # Errors
-    /// `Error::incomplete` if one of them has not.
+    /// `Error::incomplete` if a shard has lost something.
     pub(super) fn intact(
         &self,
         seen: &Seen,
@@ -371,8 +372,8 @@ impl Rebuild<'_> {
         })
     }
 
-    /// Waits until every client has read the descriptor, and has ended what it did by the one
-    /// before.
+    /// Waits until every client has read the descriptor, and has finished what it began with the
+    /// previous one.
     pub(super) fn wait(&self, descriptor: &Descriptor, until: &str) -> Result<(), Error> {
         let started = Instant::now();
         let mut largest = descriptor.poll;
@@ -438,7 +439,8 @@ impl Rebuild<'_> {
     }
 }
 
-/// The new shards that take the items of old shard `place` of `old`: ranges of the CRC that meet.
+/// The new shards that take the items of shard `place` of `old` shards: those whose ranges of the
+/// CRC overlap with its range.
 fn heirs(place: usize, old: usize, new: usize) -> std::ops::Range<usize> {
     place * new / old..((place + 1) * new).div_ceil(old)
 }

@@ -1,5 +1,5 @@
-//! A relay between the tool and a server, which knows the protocol: so a fault comes after so many
-//! commands, and not after so much time.
+//! A relay between the tool and a server. It knows the protocol, so a fault comes after a given
+//! number of commands, not after a given time.
 //!
 //! ```text
 //!   tool ──command──▶ relay ──▶ server   one command at a time

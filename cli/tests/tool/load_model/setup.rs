@@ -1,5 +1,6 @@
 //! What a round is about: the filter, the servers, the input, the options of the tool. And the
-//! events of a run. All of it is chosen by the seed; weights lead to where state and faults meet.
+//! events of a run. The seed chooses all of it. Weights favour the cases in which a fault comes
+//! while the tool has state to lose.
 
 use super::{
     stage::{Event, Moment},
