@@ -69,8 +69,8 @@ impl Targets {
         connection
     }
 
-    /// Connects to the node of `key`, and does `work` there. Goes on with the next server after a
-    /// temporary error.
+    /// Connects to the node of `key`, and does `work` there. After a temporary error it tries the
+    /// next server.
     pub(crate) fn on_node<T>(
         &self,
         key: &[u8],

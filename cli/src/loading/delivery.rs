@@ -366,8 +366,8 @@ impl Delivery {
         }
     }
 
-    /// Goes on with another connection. Returns the reason for a failure, if yet
-    /// another connection may work. `moved`: the filter came to this server with all its items.
+    /// Continues on another connection. If that fails, and a third may work, returns the reason.
+    /// `moved`: the filter came to this server with all its items.
     fn tried(
         &mut self,
         connected: Result<Connection, Error>,

@@ -231,7 +231,7 @@ impl Page {
         if self.is_short() { REST_BITS } else { 0 }
     }
 
-    /// The widths of the slots of this page. `format` has those of a long page.
+    /// The slot widths of this page. `format` has the slot widths of a long page.
     fn format(&self, format: Format) -> Format {
         Format { tag_bits: format.tag_bits + self.rest_bits(), ..format }
     }
