@@ -50,7 +50,7 @@ mod window;
 
 use std::process::ExitCode;
 
-use redis_bloom_client::sharding;
+use redis_bloom_sharding as sharding;
 
 use clap::Parser as _;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};

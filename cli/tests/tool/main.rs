@@ -6,8 +6,8 @@
 // The name that examples/replica.rs uses.
 extern crate bloom as redis_bloom;
 
-use redis_bloom_client::sharding;
 use redis_bloom_harness as harness;
+use redis_bloom_sharding as sharding;
 
 mod check;
 mod completion;

@@ -9,23 +9,15 @@
 //! processes in all three languages may share a filter. docs/internals/guard.md describes the
 //! protocol.
 
-#[cfg(feature = "redis")]
 pub mod bulk;
-#[cfg(feature = "redis")]
 mod guard;
-#[cfg(feature = "redis")]
 mod link;
-#[cfg(feature = "redis")]
 mod seen;
-#[cfg(feature = "redis")]
 mod sharded;
-pub mod sharding;
-#[cfg(feature = "redis")]
 mod twins;
 
 #[cfg(feature = "tokio")]
 pub use {guard::AsyncGuard, seen::AsyncSeen, sharded::AsyncShardedFilter};
-#[cfg(feature = "redis")]
 pub use {
     guard::{Guard, Keys, OnUnavailable, Options, Stats},
     link::{Error, Servers},

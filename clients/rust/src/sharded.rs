@@ -8,9 +8,9 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use redis::cmd;
+use redis_bloom_sharding::{Descriptor, shard_of};
 
 use crate::link::{Error, Link, Servers, lock};
-use crate::sharding::{Descriptor, shard_of};
 use crate::twins::twins;
 
 /// After a failure, how long a shard, or the descriptor, is not queried.

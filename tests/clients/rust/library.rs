@@ -9,8 +9,8 @@ use redis_bloom_client::{
     AsyncGuard, AsyncSeen, AsyncShardedFilter, Error, Guard, Keys, Options, Seen, SeenOptions,
     ShardedFilter,
     bulk::{self, Answers},
-    sharding::shard_of,
 };
+use redis_bloom_sharding::shard_of;
 
 fn connect() -> (Client, Connection) {
     let url = std::env::var("REDIS_URL").expect("REDIS_URL is the address of a server");

@@ -1,6 +1,6 @@
 //! What a sharded filter is made of: the rule for its items, the keys of the shards, their
-//! capacity, and the hash that lists them. `docs/reference/sharding.md` specifies all of it.
-//! Without the feature `redis` this is the whole crate; the command-line tool uses it like that.
+//! capacity, and the hash that lists them. `docs/reference/sharding.md` specifies all of it. It
+//! sends no commands: the library for Rust and the CLI do.
 //!
 //! ```text
 //!   name ──HGETALL──▶ descriptor ──▶ generation ──┐
