@@ -1,7 +1,7 @@
 //! The error type of the server-free part: why a filter refuses.
 //!
-//! The texts are for logs and Rust callers. `command/refusal.rs` turns these variants into replies
-//! for Redis clients; no other file does. The texts of [`Unmergeable`] are replies as they are.
+//! The texts are for logs and Rust callers. Each command chooses the reply to Redis clients from
+//! the texts of `command/refusal.rs`. The texts of [`Unmergeable`] are replies as they are.
 
 use super::geometry::MAX_WORDS;
 

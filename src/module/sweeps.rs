@@ -1,8 +1,8 @@
 //! Removes what windows forgot, between commands.
 //!
-//! The slots of forgotten items leave in passes over all pages (`filter/paged/window.rs`). Each
-//! addition sweeps some; the rest is done here, so that a window that gets no more additions frees
-//! its memory, too.
+//! The slots of forgotten items leave in passes over all pages (`filter/paged/window.rs`). Of the
+//! additions that change the filter, every 32nd sweeps a page. The rest is done here, so that a
+//! window that gets no more additions frees its memory, too.
 //!
 //! The timer serves the keys in turn, for about a millisecond, so that a large window does not wait
 //! for many keys with little to do. Only a primary sweeps. Its replicas and the AOF get each slice

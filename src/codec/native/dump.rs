@@ -17,8 +17,8 @@
 //!
 //! A dump takes many commands, and the filter may change between them. The copy has each item that
 //! was in the filter throughout, and each page as of one moment (`filter/pages/pieces.rs`). Its
-//! numbers are those of the last chunk. A filter that gets a layer or a generation, or is replaced,
-//! gets another identity, and its chunks are refused.
+//! numbers are those of the last chunk. If the filter gets a layer or a generation, or is replaced,
+//! its header no longer fits that of the dump (`Plan::dump_identity`), and its chunks are refused.
 //!
 //! A filter from RedisBloom is dumped in RedisBloom's format (`redisbloom/`): the same iterators,
 //! chunks without a frame, and a header without a magic number, which begins with a count of items.

@@ -26,7 +26,7 @@
 //!   │ kind 1 │ rule │ probes │ bits │ bytes │ capacity │ items │ error rate │
 //!   │ u8     │ u8   │ u16    │ u64  │ u64   │ u64      │ u64   │ f64        │
 //!   └────────┴──────┴────────┴──────┴───────┴──────────┴───────┴────────────┘
-//!   rule (filter/layer/classic/positions.rs): 0 remainder, 1 low bits, 2 prime, 3 mitz32, 4 mitz64
+//!   rule (filter/layer/classic/mod.rs): 0 remainder, 1 low bits, 2 prime, 3 mitz32, 4 mitz64
 //! ```
 //!
 //! `present` is the place (`body.rs`) up to which bits and pages follow: all of a complete filter,
@@ -53,12 +53,13 @@
 //! ```
 //!
 //! Kinds of records ascend, so no kind occurs twice; 0 is not a kind. A header that breaks this is
-//! refused, so that each filter has exactly one header. Its identity is computed from the header.
+//! refused, so that each filter has exactly one header. Chunks of a dump are matched by the header
+//! (`Plan::dump_identity`).
 //!
 //! A release that does not know a record of a kind below 32,768 refuses the header, because the
 //! filter is not the same without that record. Records of kinds from 32,768 on are optional: such a
-//! release skips the record, and does not write it again. The identity of a filter leaves optional
-//! records out.
+//! release skips the record, and does not write it again. The identities of a filter
+//! (`Plan::dump_identity`, `Plan::identity`) leave optional records out.
 
 use crate::{
     codec::{

@@ -1,7 +1,7 @@
 //! The memory and the rate of a paged filter, for `BF.INFO`, and how an allocator moves it.
 //!
-//! The rate of the pages is the sum over their slots (`pages/sample.rs`): exact in a filter of up
-//! to 100,000 items, and an estimate from a sample above that.
+//! The rate of the pages is the sum over their slots (`pages/sample.rs`): exact in a filter of
+//! fewer than 128 pages, and an estimate from a sample of 128 pages from there on.
 
 use super::{Paged, Part, Rest, Rules, SHARE_ABOVE};
 use crate::filter::{estimate::Estimate, pages::Page, params::Params};

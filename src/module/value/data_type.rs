@@ -3,7 +3,7 @@
 //!
 //! ```text
 //!   type        holds                       RDB                              rewritten AOF
-//!   MBbloom--   any filter, or half of one  ours, reads RedisBloom's too     BF.LOADCHUNK
+//!   MBbloom--   any filter, even partial    ours, reads RedisBloom's too     BF.LOADCHUNK
 //!   bloomfltr   a filter of valkey-bloom's  valkey-bloom's, both ways        BF.LOAD
 //! ```
 //!
