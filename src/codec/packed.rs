@@ -24,8 +24,8 @@
 //! items.
 //!
 //! LEB128 is seven bits a byte, the lowest first; the top bit of a byte says that another follows.
-//! A length has at most ten bytes and need not be the shortest form. AOF files contain LENGTHS, so
-//! a later release must read it as it is here.
+//! A length has at most ten bytes and need not be the shortest form. AOF files contain batches in
+//! all three formats, so a later release must read them as they are here.
 
 use std::num::NonZeroUsize;
 

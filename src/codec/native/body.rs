@@ -60,7 +60,7 @@ impl<'a> From<&'a Stored> for Body<'a> {
 }
 
 impl<'a> Body<'a> {
-    /// The layers but for those of complete pages.
+    /// The layers; `None` for a complete filter of pages.
     pub(super) fn filter(self) -> Option<&'a Filter> {
         match self {
             Self::Layers(filter) => Some(filter),
@@ -125,8 +125,8 @@ impl<'a> Body<'a> {
         stream::words(bytes).zip(stream::words(&stored)).all(|(bits, word)| bits & !word == 0)
     }
 
-    /// Appends what starts at `place`: some `most` bytes, and not both of bits and pages. Returns
-    /// the place behind it.
+    /// Appends about `most` bytes from `place` on: either bits or records of pages, never both.
+    /// Returns the place behind them.
     pub(super) fn put(self, place: u64, most: usize, out: &mut Vec<u8>) -> u64 {
         let bits = self.bits();
         if let Some(position) = place.checked_sub(bits) {

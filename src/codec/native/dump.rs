@@ -152,7 +152,8 @@ impl Load {
         ceiling: impl FnOnce(Demand) -> u64,
     ) -> Result<Taken, Error> {
         let Chunk { first, to, bytes, plan } = Chunk::read(Body::Part(self), iterator, data)?;
-        // Counts only rise: another filter with the same seed replaced this one.
+        // Counts only rise. So a lower one is of another filter with the same seed, which replaced
+        // this one.
         if let (Some(filter), Some(plan)) = (self.layered(), &plan)
             && plan.layers.last().is_some_and(|layer| layer.items < filter.newest().counted())
         {

@@ -90,7 +90,7 @@ const GUAVA: u8 = 3;
 const SHARD: u16 = 1;
 const PAGES: u16 = 2;
 const WINDOW: u16 = 3;
-/// The first kind of the records that a release which does not know them may skip.
+/// Records of kinds from this one on are optional: a release that does not know them skips them.
 const OPTIONAL: u16 = 1 << 15;
 /// Kinds of payloads.
 const NOTHING: u8 = 0;
@@ -121,7 +121,7 @@ impl Plan {
         self.paged.as_ref().map_or(0, |paged| paged.copies)
     }
 
-    /// Writes the header, to be followed by what is before the place `present`.
+    /// Writes the header. What lies before the place `present` must follow it.
     pub(super) fn encode(&self, present: u64) -> Vec<u8> {
         let shard = self.shard.map(|shard| (SHARD, put_shard(shard)));
         let mut records: Vec<_> = shard.into_iter().collect();

@@ -49,7 +49,7 @@ pub struct Load {
 /// Pages that arrive.
 #[derive(Debug)]
 struct Arriving {
-    /// By the newest chunk.
+    /// The plan as of the newest chunk.
     plan: Plan,
     pieces: Pieces,
 }
@@ -95,7 +95,8 @@ impl Load {
         self.bits.saturating_add(self.pieces().map_or(0, Pieces::end))
     }
 
-    /// Bytes of bits and pages that are allocated: of bits at most eight times what each layer has.
+    /// Bytes of bits and pages that are allocated. For bits, each layer has room for at most eight
+    /// times what was received.
     pub fn bytes(&self) -> u64 {
         self.room.saturating_add(self.page_bytes())
     }
@@ -210,7 +211,8 @@ impl Load {
         let Some(Arriving { plan, pieces }) = &mut self.paged else {
             return self.filter.take().map(Stored::Layers).ok_or(Error::Truncated);
         };
-        // First, while all pages are still there: the numbers are those of the last chunk.
+        // Checked before `pieces` gives up its pages, so that a refusal leaves them all here. The
+        // numbers are those of the last chunk.
         plan.check()?;
         let pages = pieces.finish(plan.copies())?;
         let base = self.filter.take().map(Filter::into_newest);

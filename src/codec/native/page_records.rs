@@ -40,8 +40,8 @@ pub(super) fn put<'a>(
     end
 }
 
-/// The place behind `bytes`, which start at the place `from` of a body with so many bytes of bits,
-/// and are either bits or records; no page is read.
+/// The place behind `bytes`, which start at the place `from`, and are either bits or records.
+/// `bits` is the number of bytes of bits in the body. No page is read.
 pub(super) fn behind(bits: u64, from: u64, bytes: &[u8]) -> Result<u64, Error> {
     let to = match from.checked_sub(bits) {
         None => from.saturating_add(bytes.len() as u64),

@@ -62,7 +62,7 @@ pub fn load(source: &mut impl Source, ceiling: u64) -> Result<Stored, Error> {
         let string = source.next()?;
         let bytes = string.as_ref();
         let from = place;
-        // Each string has something, so the strings end.
+        // `behind` refuses an empty string, so the loop ends.
         place = page_records::behind(bits, from, bytes)?;
         if place > present {
             return Err(Error::TooBig { from, to: place, total });

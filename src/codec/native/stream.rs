@@ -15,8 +15,8 @@ use crate::filter::{Demand, Error, Filter, Layer, LayerPlan};
 /// Bytes of a word.
 pub(in crate::codec) const WORD: u64 = 8;
 
-/// Appends the bytes from `from` on to `out`, which starts a word: `count` bytes, or fewer at the
-/// end of the stream.
+/// Appends the bytes from `from` on to `out`: `count` bytes, or fewer at the end of the stream.
+/// `from` is a multiple of [`WORD`].
 pub(in crate::codec) fn read(filter: &Filter, from: u64, count: usize, out: &mut Vec<u8>) {
     let (index, start) = filter.layer_at(from, |start| start.memory);
     let (mut first, mut left) = (((from - start.memory) / WORD) as usize, count);

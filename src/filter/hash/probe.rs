@@ -20,7 +20,7 @@
 //! less evenly than single bits would be, and the sizing accounts for it (`sizing/block_rate.rs`).
 //!
 //! Some blocks do not consist of whole lines: the single block of a small layer, and at the lowest
-//! rates the blocks of a layer that has few. There each step is one probe anywhere in the block:
+//! rates the blocks of a layer with few blocks. There each step is one probe anywhere in the block:
 //! `(x * bits) >> 64`.
 //!
 //! In small blocks plain double hashing (x += y) has a higher rate (docs/internals/design.md).

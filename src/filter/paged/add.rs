@@ -40,7 +40,8 @@ pub enum Author {
 /// What an addition did.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Addition {
-    /// Whether no generation that is alive held the item; of an obeyed one, the newest alone.
+    /// Whether no generation that is alive held the item. For an obeyed addition, only the newest
+    /// generation counts.
     pub new: bool,
     /// Whether the filter changed.
     pub changed: bool,
@@ -68,9 +69,9 @@ impl From<Answers> for Additions {
 struct Writing {
     /// Which slots hold their items.
     generations: Generations,
-    /// Generations whose number stays; none of a count.
+    /// How many of the newest generations keep their number; 0 if the payload is a count.
     kept: u64,
-    /// Whether it is a count: one more, up to the highest.
+    /// Whether the payload is a count, which an addition raises by one, up to the highest.
     counts: bool,
 }
 
@@ -222,8 +223,8 @@ impl Paged {
         Ok(())
     }
 
-    /// How many items can be added, whichever they are, before a refusal, a question for memory, a
-    /// generation to open or a page to sweep.
+    /// How many items, whichever they are, can be added before one of these is due: a refusal, a
+    /// check of the memory limit, a new generation, or the sweep of a page.
     #[inline]
     fn room(&self, author: Author) -> u64 {
         let mut room = self.pages.most_slots().saturating_sub(self.pages.slot_count());

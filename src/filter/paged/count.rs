@@ -42,7 +42,7 @@ impl Paged {
     }
 
     /// How often the item was added and not deleted since: never too low. The highest count means
-    /// "at least so often".
+    /// "at least that often".
     pub fn count(&self, hash: Hash) -> u64 {
         if self.counts() { self.pages.count(hash) } else { 0 }
     }

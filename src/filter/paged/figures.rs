@@ -30,8 +30,8 @@ impl Paged {
         self.counts().then(|| self.pages.sample().saturated)
     }
 
-    /// Bytes that the allocator spends on all that the filter has. `size` gives those of an
-    /// allocation but a page's, which fills its class (`pages/memory.rs`).
+    /// Bytes that the allocator spends on all that the filter has. `size` returns the bytes of
+    /// one allocation. It is not called for pages, which fill their classes (`pages/memory.rs`).
     pub fn memory(&self, size: impl Fn(*const u8) -> usize) -> usize {
         let Some(rest) = self.rest.as_deref() else {
             return self.pages.bytes() as usize;
@@ -51,7 +51,7 @@ impl Paged {
     }
 
     /// Lets an allocator move allocations, from number `from` on, until `stop` says so. Returns the
-    /// number of the next.
+    /// number of the next allocation, or `None` at the end.
     ///
     /// # Safety
     /// As for [`Bits::relocate`](crate::filter::Bits::relocate).
@@ -72,8 +72,8 @@ impl Paged {
     }
 }
 
-/// The largest capacity, RedisBloom's default, for which nobody has counted the items: pages from
-/// the first item on take less memory there.
+/// Up to this capacity, RedisBloom's default, a filter is treated as not reserved: nobody has
+/// counted its items. Pages from the first item on then take less memory.
 const UNRESERVED: u64 = 100;
 
 impl Params {

@@ -227,7 +227,8 @@ impl Paged {
             Part::Base(base) => base_bytes(base),
             Part::Window(window) => window::list_bytes(window.rules),
         };
-        // Not by whether it is there: a copy of a filter with refused deletions has none.
+        // Not `self.rest.is_some()`: a filter may have a `Rest` for refused deletions alone, and
+        // its copy has none.
         let none = Rest::is_nothing(self.part(), self.expansion(), self.shard());
         let rest = if none { 0 } else { REST_BYTES };
         STRUCT_BYTES + self.pages.bytes() + rest + part
@@ -311,7 +312,7 @@ pub(super) fn plan(params: &Params, rules: Option<Rules>) -> Result<pages::Plan,
     if expansion.factor().is_none() {
         return pages::Plan::new(error_rate, capacity, Growth::Never, payload);
     }
-    // A filter that was reserved for one page was not counted by anybody.
+    // A reservation for one page is treated as none: nobody has counted the items.
     let growth = Growth::Doublings(RESERVED_DOUBLINGS);
     let plan = pages::Plan::new(error_rate, capacity, growth, payload)?;
     if plan.first_pages > 1 {

@@ -41,13 +41,13 @@ pub struct Rules {
     pub span: Span,
     /// Generations into which the span is divided, in [1, `MAX_GENERATIONS`]: G. One more is alive.
     pub generations: u8,
-    /// Whether an item is remembered since its last addition, or else since its first.
+    /// Whether the time of an item counts from its last addition; otherwise from its first.
     pub refresh: bool,
 }
 
 impl Rules {
-    /// Checks the ranges. `scales` is whether there is an expansion, which a window of items has
-    /// not.
+    /// Checks the ranges. `scales` is whether there is an expansion, which a window of items
+    /// must not have.
     ///
     /// # Errors
     /// `Error::Window`.
@@ -101,7 +101,8 @@ impl Rules {
 
     /// Whether a generation that started at `start` may hold items of the window at `now`.
     pub fn is_alive(&self, start: i64, now: i64) -> bool {
-        // No generation starts later, so that it would be dead at once.
+        // Generations start at `MAX_TIME` at the latest. With a later `now`, a new one could be
+        // dead.
         let now = now.min(MAX_TIME);
         self.passed(start, now, u64::from(self.generations) + 1).is_lt()
     }

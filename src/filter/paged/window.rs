@@ -42,8 +42,8 @@ use crate::filter::{
     pages::{MAX_PAGES, Page, Pages},
 };
 
-/// Additions that change a window, for each page that is swept (some 10 µs without a join): a pass
-/// ends while a sixtieth of the items come.
+/// A page is swept after this many additions that change a window. That takes some 10 µs without a
+/// join. A pass ends while a sixtieth of the items come.
 pub const SWEEP_EVERY: u8 = 32;
 
 /// The most pages of one [`Shift::Sweep`]: a millisecond.
@@ -54,7 +54,7 @@ pub const MOST_SWEPT: u64 = 16;
 pub struct Generation {
     /// When it started, or [`NEVER`]; 0 in a window of items.
     pub start: i64,
-    /// Items whose last addition it has; in the newest, all additions that changed the filter.
+    /// Items that were last added in it. The newest counts all additions that changed the filter.
     pub items: u64,
 }
 
@@ -83,7 +83,7 @@ pub enum Shift {
 pub struct Sweep {
     /// No slot is of an older generation than this one.
     pub oldest: u64,
-    /// What `oldest` will be when the pass is over; the same if there is none.
+    /// What `oldest` will be when the pass is over; equal to `oldest` if there is no pass.
     pub floor: u64,
     /// The next page of the pass.
     pub page: u64,
@@ -190,8 +190,9 @@ impl Window {
         }
     }
 
-    /// The time at which an addition at `now` must start a generation, or stamp an empty one, or to
-    /// which it must move the newest one back.
+    /// The start that the newest generation must get before an addition at `now`: of a new
+    /// generation, of an empty one that is stamped, or of one that is moved back. `None` if no
+    /// change is due.
     #[inline]
     fn due(&self, now: i64) -> Option<i64> {
         let (rules, newest, start) = (self.rules, self.newest().start, now.clamp(0, MAX_TIME));
@@ -202,7 +203,7 @@ impl Window {
         (due && rules.span != Span::Items).then_some(start)
     }
 
-    /// Whether an addition at `now` must start a generation first, or move them back.
+    /// Whether an addition at `now` must first start a generation, or move the generations back.
     pub fn is_due(&self, now: i64) -> bool {
         self.due(now).is_some()
     }
@@ -286,8 +287,8 @@ impl Paged {
     }
 
     /// Removes the forgotten slots of up to `pages` pages, at most [`MOST_SWEPT`], and joins up to
-    /// as many: some 60 µs for both. Returns the change for copies to obey, or `None` if there was
-    /// nothing to do.
+    /// as many: some 60 µs a page for both. Returns the change for copies to obey, or `None` if
+    /// there was nothing to do.
     pub fn sweep(&mut self, pages: u64) -> Option<Shift> {
         self.make(Shift::Sweep { pages: pages.min(MOST_SWEPT) })
     }

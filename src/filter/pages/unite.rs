@@ -5,8 +5,9 @@
 //! of another in the same bucket, the shorter stands for both, and their counts add up. A tag that
 //! is used up goes to each page that its items may belong to.
 //!
-//! [`Pages::items`] may count an item that both structures have once too often, if one of them has
-//! a copied void slot: the numbers of copies are added, less the copies that meet a void slot.
+//! If both structures have an item, and one of them has a copied void slot, [`Pages::items`] may
+//! count the item once too often: the numbers of copies are added, less the copies that meet a
+//! void slot.
 
 use super::{
     Pages, Place, Slot, level_of, marker,

@@ -190,7 +190,8 @@ impl Added {
 /// Adds `items` to the filter in the key, which is created with `options` if there is none, and
 /// announces what changed. `verbatim` is whether the command may be replicated word for word.
 ///
-/// For an error nothing has changed. An item that was refused is in the answers instead.
+/// If this returns an error, nothing has changed. A refused item is no such error: the refusal is
+/// in the answers.
 pub(super) fn add<'a>(
     call: &Call,
     mut key: Key,
@@ -320,7 +321,7 @@ fn add_uncounted<'a>(
     }
     let before = Share::of_layers(filter);
     filter.add_each_uncounted(items, |chunk| added.push(chunk.into()));
-    // Other items are counted, if there was memory after all.
+    // If there was memory after all, the filter has grown, and has counted the other items.
     before.changed(Share::of_layers(filter));
 }
 
@@ -350,7 +351,7 @@ fn refused(call: &Call, error: Error) -> Refusal {
 }
 
 /// Adds `items` in order, and stops at the first item that cannot be added.
-#[inline(never)] // The code for other filters does not depend on it.
+#[inline(never)] // So that the code for other filters does not depend on it.
 fn add_to_pages<'a>(
     call: &Call,
     paged: &mut Paged,
@@ -378,7 +379,7 @@ fn add_to_pages<'a>(
 
 /// Adds an item, if no generation must start first. Returns `None` otherwise, and if the item is
 /// refused.
-#[inline(never)] // The code for other filters does not depend on it.
+#[inline(never)] // So that the code for other filters does not depend on it.
 fn add_in_place(call: &Call, paged: &mut Paged, item: &[u8]) -> Option<(Addition, Growth)> {
     let author = author_of(call, paged).ok()?;
     if due(paged, author).is_some() {
@@ -403,7 +404,7 @@ fn author_of(call: &Call, paged: &Paged) -> Result<Author, Refusal> {
     author(call, is_window)
 }
 
-/// For whom the command adds. Reads the clock for a client of a primary and a window alone.
+/// For whom the command adds. Reads the clock only for a client that adds to a window on a primary.
 ///
 /// # Errors
 /// `ON_REPLICA` for a window and a client of a writable replica: its items would go into a
@@ -453,8 +454,8 @@ impl Before {
         }
     }
 
-    /// Counts what changed, after time shifted the generations if it did. On a primary, the slots
-    /// of forgotten items are removed between commands from then on.
+    /// Counts what changed. `shift` is what time did to the generations, if anything. On a primary,
+    /// the slots of forgotten items are removed between commands from then on.
     pub(super) fn changed(self, call: &Call, paged: &mut Paged, shift: Option<Shift>) -> Growth {
         let before = Share::of_pages_with(paged, self.bytes, self.items);
         let layers = before.grew(Share::of_pages(paged));
@@ -487,7 +488,7 @@ impl Before {
     }
 }
 
-/// Pages of an emptied window that each change frees besides: some microseconds.
+/// Pages of an emptied window that each change frees in addition. That takes some microseconds.
 const FREED: usize = 32;
 
 /// Whether it refuses new items.

@@ -62,7 +62,7 @@ impl Command for Exists {
 }
 
 /// Whether the item may have been added; in a window, whether it is remembered now.
-#[inline(never)] // The code for other filters does not depend on it.
+#[inline(never)] // So that the code for other filters does not depend on it.
 fn contains(paged: &Paged, item: &[u8]) -> bool {
     paged.contains(paged.hash(item), now(paged))
 }

@@ -59,7 +59,7 @@ impl Command for Forget {
     }
 }
 
-/// The window that a filter is.
+/// The filter, if it has a window.
 fn window(filter: Option<&mut Stored>) -> Result<&mut Paged, Refusal> {
     match filter.ok_or(Refusal::NOT_FOUND)? {
         Stored::Pages(paged) if paged.window().is_some() => Ok(paged),

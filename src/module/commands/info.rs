@@ -334,7 +334,8 @@ impl Command for Debug {
     }
 }
 
-/// The line for the pages: RedisBloom's fields, then their own. One hash finds the place of a slot.
+/// The line for the pages: RedisBloom's fields, then their own. `hashes` is 1: one hash finds
+/// the place of a slot.
 fn describe_pages(paged: &Paged, items: u64) -> String {
     let (pages, plan) = (paged.pages(), paged.pages().plan());
     let (_, capacity) = paged.stack(items);

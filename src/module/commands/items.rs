@@ -80,7 +80,7 @@ pub(super) fn check_shard<'a>(
     shard.map_or(Ok(()), |shard| check_each(call, shard, items))
 }
 
-#[inline(never)] // The code for other filters does not depend on it.
+#[inline(never)] // So that the code for other filters does not depend on it.
 fn check_each<'a>(
     call: &Call,
     shard: Shard,
@@ -99,7 +99,7 @@ fn check_each<'a>(
     }
 }
 
-/// Counts and logs the refusal of a command for another shard than `shard`, which the filter is.
+/// Counts and logs the refusal of a command for another shard. `shard` is the filter's own.
 #[cold]
 pub(super) fn misrouted(call: &Call, shard: Option<Shard>, refusal: Refusal) -> Refusal {
     stats::MISROUTED.add(1);

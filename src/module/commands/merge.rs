@@ -73,7 +73,7 @@ impl Command for Merge {
                         value
                     }
                 };
-                // A new key is published: a subscriber may delete a source.
+                // Closed first: `put` publishes the new key, and a subscriber may delete a source.
                 keys.clear();
                 let filled = member(&value).is_ok_and(is_filled);
                 value.put(&mut key)?;

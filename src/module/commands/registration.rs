@@ -55,7 +55,7 @@ impl CommandSpec {
         arguments: &[],
         many_keys: false,
     };
-    /// A command that creates a filter, or adds to one, and answers of its items.
+    /// A command that creates a filter, or adds to one, and whose answer reveals data of its items.
     pub(super) const ADDS: Self = Self {
         flags: c"write deny-oom",
         arity: -3,
@@ -63,7 +63,7 @@ impl CommandSpec {
         categories: c"write",
         ..Self::READS
     };
-    /// A command that creates a filter, and answers nothing of its items.
+    /// A command that creates a filter, and whose answer reveals nothing of its items.
     pub(super) const FILLS: Self = Self { uses: Uses::Fills, ..Self::ADDS };
     /// A command that makes no filter larger.
     pub(super) const DELETES: Self = Self { flags: c"write", uses: Uses::Deletes, ..Self::ADDS };

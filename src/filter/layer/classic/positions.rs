@@ -2,6 +2,7 @@
 //!
 //! ```text
 //!   remainder (a + i b mod 2^64) mod bits for i in 0 .. k: RedisBloom's
+//!   low bits  as remainder, but bits is a power of two: RedisBloom's rounded form
 //!   prime     a, b, then (a + i b mod 2^64) mod P for i in 2 .. k, each mod bits
 //!             P = 2^64 - 59
 //!   mitz32    l + i h for i in 1 ..= k, in 32 bits; its complement if negative; mod bits
@@ -9,8 +10,8 @@
 //!   mitz64    a + i b for i in 0 .. k, its lowest 63 bits mod bits
 //! ```
 //!
-//! `remainder` takes no division per probe. The others do: the remainder of one position does not
-//! give the next one if a prime, a complement or truncated bits lie in between.
+//! `remainder` and `low bits` take no division per probe. The others do: the remainder of one
+//! position does not give the next one if a prime, a complement or truncated bits lie in between.
 
 use std::hint::select_unpredictable;
 
