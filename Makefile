@@ -4,7 +4,8 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-# Cargo runs in parallel itself; two cargos would only wait for each other's lock.
+# Cargo runs in parallel itself; two cargos with one profile would only wait for each other's lock.
+
 .NOTPARALLEL:
 
 # Port of the server that `make run` starts.
@@ -219,6 +220,8 @@ test-cli: build ## Tests of the tool against real servers
 
 .PHONY: build-cli-tests
 build-cli-tests: ## Build what test-cli runs
+	@scripts/setup tests
+
 	cargo test --profile cli --package redis-bloom-cli --no-run $(LOCKED)
 
 .PHONY: test-quick

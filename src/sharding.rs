@@ -1,5 +1,6 @@
-//! Which shard of a sharded filter an item belongs to. The library for Rust has the rest, also for
-//! the CLI: the keys of the shards, and the hash that lists them (`docs/reference/sharding.md`).
+//! Which shard of a sharded filter an item belongs to. The crate redis-bloom-sharding has the rest,
+//! for the library for Rust and the CLI: the keys of the shards, and the hash that lists them
+//! (`docs/reference/sharding.md`).
 //!
 //! ```text
 //!   shard(item) = (crc32(item) * n) >> 32

@@ -13,7 +13,7 @@
 //! ```
 //!
 //! Keys, capacity and descriptor of a sharded filter, and the rule for its items, are those of the
-//! library for Rust (`sharding`).
+//! crate redis-bloom-sharding (`sharding`).
 //!
 //! Each subcommand ends with an exit code of [`error::Exit`].
 

@@ -96,7 +96,7 @@ export class Guard {
 }
 
 export interface SeenOptions {
-  /** Different items in `within` and a quarter of it, or of all time without `within`. */
+  /** Different items in 1.25 x `within`, or of all time without `within`. */
   capacity: number;
   /** The share of new items that count as seen; 0.001 if not given. */
   error?: number;

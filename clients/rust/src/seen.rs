@@ -15,7 +15,7 @@ const TIMEOUT: Duration = Duration::from_secs(1);
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct SeenOptions {
-    /// Different items to expect in `within` and a quarter of it, or in all time without `within`.
+    /// Different items to expect in 1.25 x `within`, or in all time without `within`.
     pub capacity: u64,
     /// The share of new items that count as seen: 0.001.
     pub error: f64,

@@ -60,7 +60,7 @@ impl<'a> From<&'a Stored> for Body<'a> {
 }
 
 impl<'a> Body<'a> {
-    /// The layers; `None` for a complete filter of pages.
+    /// The layers; `None` for a complete filter of pages, and for a part of one without a layer.
     pub(super) fn filter(self) -> Option<&'a Filter> {
         match self {
             Self::Layers(filter) => Some(filter),

@@ -1,5 +1,5 @@
-//! The crate of clients/rust against the server of `REDIS_URL`. What its guard does while servers
-//! fail is tested by tests/clients/python/test_guard.py.
+//! The crate redis-bloom-client against the server of `REDIS_URL`. What its guard does while
+//! servers fail is tested by tests/clients/python/test_guard.py.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant, SystemTime};

@@ -27,7 +27,7 @@ from ._steps import K, Key, Steps, asynchronous, bytes_of, checked, sync
 class _Core:
     """Seen without input and output.
 
-    `capacity`: different items in `within` and a quarter of it, or of all time without `within`.
+    `capacity`: different items in 1.25 x `within`, or of all time without `within`.
     `refresh`: an item that is added again is remembered for `within` from then on; if False, from its first
     addition on. `lease`: seconds that a claim holds: whoever dies with it loses nothing, and whoever takes
     longer may see another do the same.

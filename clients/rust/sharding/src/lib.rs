@@ -1,6 +1,6 @@
 //! What a sharded filter is made of: the rule for its items, the keys of the shards, their
-//! capacity, and the hash that lists them. `docs/reference/sharding.md` specifies all of it. It
-//! sends no commands: the library for Rust and the CLI do.
+//! capacity, and the hash that lists them. `docs/reference/sharding.md` specifies all of it. This
+//! crate sends no commands: the library for Rust and the CLI do.
 //!
 //! ```text
 //!   name ──HGETALL──▶ descriptor ──▶ generation ──┐
