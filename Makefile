@@ -4,8 +4,7 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-# Cargo runs in parallel itself; two cargos with one profile would only wait for each other's lock.
-
+# Cargo runs in parallel itself; two cargos would only wait for each other's lock.
 .NOTPARALLEL:
 
 # Port of the server that `make run` starts.
@@ -134,7 +133,7 @@ clean: ## Remove everything that was built, and the data of make run
 ##@ Test
 
 # In this order: what fails soonest comes first.
-TEST := fmt-check lint-and-build test-lints test-tally test-platform test-release check-registers test-in-process test-server \
+TEST := fmt-check lint test-lints test-tally test-platform test-release check-registers test-in-process test-server \
 	test-huge test-waiting test-deployed
 
 .PHONY: test
@@ -169,11 +168,6 @@ lint: $(dir $(CLIENT_RS))Cargo.lock ## Clippy, no warnings, with and without the
 	cargo clippy --all-targets --manifest-path $(CLIENT_RS) -- -D warnings
 	scripts/compare --lint
 
-.PHONY: lint-and-build
-lint-and-build: ## lint and build at the same time
-	@scripts/setup
-	scripts/at-once lint build
-
 .PHONY: test-lints
 test-lints: ## Check that clippy refuses code that can panic
 	@scripts/setup
@@ -199,9 +193,9 @@ test-pure: ## Unit and property tests of the filter and its codecs; those of bat
 	cargo test $(PURE) --features portable --test filter $(LOCKED) -- batch:: layers:: mixed:: model:: pages::
 
 .PHONY: test-in-process
-test-in-process: ## test-pure and test-fuzz at the same time; beside them it builds the tests of the tool
+test-in-process: ## test-pure and test-fuzz at the same time
 	@scripts/setup tests fuzz
-	scripts/at-once test-pure test-fuzz build-cli-tests
+	scripts/at-once test-pure test-fuzz
 
 # The tests compute little, and the module is the release build: optimizing them takes longer than they gain.
 SERVER_TESTS := CARGO_PROFILE_TEST_OPT_LEVEL=1 REDIS_BLOOM_SO="$$(realpath "$(SO)")" cargo test --test server $(LOCKED) --
@@ -217,12 +211,6 @@ CLI_TESTS := REDIS_BLOOM_SO="$$(realpath "$(SO)")" $(AT_ONCE) cargo test --profi
 test-cli: build ## Tests of the tool against real servers
 	@scripts/setup tests
 	$(CLI_TESTS) -- --show-output
-
-.PHONY: build-cli-tests
-build-cli-tests: ## Build what test-cli runs
-	@scripts/setup tests
-
-	cargo test --profile cli --package redis-bloom-cli --no-run $(LOCKED)
 
 .PHONY: test-quick
 test-quick: build ## The tests of test-pure, test-server and test-cli without the long ones
@@ -260,7 +248,7 @@ build-clients: build $(dir $(CLIENT_RS))Cargo.lock ## Check and build the librar
 .PHONY: test-waiting
 test-waiting: build ## test-cli, test-monitoring and build-clients at the same time; then test-clients, whose guards have timeouts of 0.1 s
 	@scripts/setup tests clients monitoring
-	@$(MAKE) --no-print-directory build-cli-tests
+	cargo test --profile cli --package redis-bloom-cli --no-run $(LOCKED)
 	scripts/at-once test-cli test-monitoring build-clients
 	@$(MAKE) --no-print-directory test-clients
 
