@@ -209,12 +209,26 @@ class Incidents(unittest.TestCase):
         node.cli("UNLINK", node.cli("HGET", "urls", "1"))
         self.cure("A shard is lost", node, node.bash("redis-bloom info urls").stdout)
 
-    def test_a_copy_without_memory(self):
+    def without_memory(self):
+        """A primary with a filter, and a replica that has no memory for it."""
         primary = self.node("bf.max-filter-bytes 8gb")
         primary.cli("BF.RESERVE", "urls", "0.01", "450000000")  # 600 MB
         primary.cli("BF.ADD", "urls", "a")
-        replica = self.replica(primary, prefix=["prlimit", f"--as={512 << 20}"])
+        return primary, self.replica(primary, prefix=["prlimit", f"--as={512 << 20}:unlimited"])
+
+    def test_a_copy_without_memory(self):
+        primary, replica = self.without_memory()
         self.cure("A change was not applied", replica, replica.cli("BF.EXISTS", "urls", "a"), PRIMARY=primary)
+
+    def test_a_copy_without_memory_is_promoted(self):
+        old, node = self.without_memory()
+        node.cli("REPLICAOF", "NO", "ONE")
+        subprocess.run(["prlimit", f"--pid={node.pid()}", "--as=unlimited"], check=True)
+        move = f'"$TOOL" -p {old.port} dump urls -o - | redis-bloom restore - urls'
+        self.assertIn("BUSYKEY", node.bash(move).stdout)
+        done = node.bash(f"{move} --replace")
+        self.assertEqual(done.returncode, 0, done.stdout)
+        self.assertEqual(node.cli("BF.EXISTS", "urls", "a"), "1")
 
     def test_a_node_without_the_module(self):
         primary = self.node()

@@ -16,9 +16,10 @@
 //! LOADCHUNK gets the iterator that SCANDUMP returned with the data.
 //!
 //! A dump takes many commands, and the filter may change between them. The copy has each item that
-//! was in the filter throughout, and each page as of one moment (`filter/pages/pieces.rs`). Its
-//! numbers are those of the last chunk. If the filter gets a layer or a generation, or is replaced,
-//! its header no longer fits that of the dump (`Plan::dump_identity`), and its chunks are refused.
+//! was in the filter throughout, and each page as of one moment (`filter/pages/pieces.rs`). The
+//! last chunk has the item counts and all other numbers of the copy. If the
+//! filter gained a layer or a generation after the dump began, or was replaced, its header differs
+//! (`Plan::dump_identity`), and LOADCHUNK refuses its chunks.
 //!
 //! A filter from RedisBloom is dumped in RedisBloom's format (`redisbloom/`): the same iterators,
 //! chunks without a frame, and a header without a magic number, which begins with a count of items.

@@ -211,8 +211,8 @@ impl Load {
         let Some(Arriving { plan, pieces }) = &mut self.paged else {
             return self.filter.take().map(Stored::Layers).ok_or(Error::Truncated);
         };
-        // Checked before `pieces` gives up its pages, so that a refusal leaves them all here. The
-        // numbers are those of the last chunk.
+        // The last chunk has set the numbers of the plan. They are checked before `pieces` gives up
+        // its pages, so that after a refusal all pages are still here.
         plan.check()?;
         let pages = pieces.finish(plan.copies())?;
         let base = self.filter.take().map(Filter::into_newest);
