@@ -3,7 +3,7 @@
 //! ```text
 //!   params ─▶ stack ─▶ layer/ ─┬─ blocked    bits, in blocks       (reserved filters)
 //!               │              ├─ classic    bits of other products' filters
-//!               │              └─ bits, item_set, shape
+//!               │              └─ bits, item_set, occupancy
 //!               ├─▶ plan       the numbers of its layers, their invariants ─▶ sizing/ (block_rate)
 //!               ├─▶ foreign/   family: redisbloom, valkey_bloom, guava
 //!               └─▶ hash/      XXH3-128 once per item; probe: its positions in a block

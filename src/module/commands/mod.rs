@@ -1,4 +1,4 @@
-//! The commands: one file each, and one line in the table of [`commands!`].
+//! The commands. Each file has one or more of them, and one line in the table of [`commands!`].
 //!
 //! A command is a type with a `CommandSpec` (what the server must know about it before it
 //! runs) and a `run`. `entry` is the only code between the server and `run`: it wraps what the
