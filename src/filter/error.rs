@@ -53,7 +53,7 @@ pub enum Unmergeable {
     /// Pages with the slots of all of them would have a higher rate than the filter.
     #[error("the union passes the error rate")]
     Rate,
-    /// So many slots would stop the server for too long.
+    /// Uniting that many slots would stop the server for too long.
     #[error("the filters are too large to be merged while clients wait")]
     Large,
 }

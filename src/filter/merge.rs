@@ -204,7 +204,7 @@ impl Union {
 }
 
 impl Filter {
-    /// Makes the filter the union of itself and `others`, which has so many items.
+    /// Makes the filter the union of itself and `others`. The union has `items` items.
     pub fn unite(&mut self, others: &[Member], items: u64) {
         let layers: Vec<&Layer> = others.iter().filter_map(|other| other.layer()).collect();
         self.newest_mut().unite(&layers, items);

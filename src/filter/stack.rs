@@ -382,8 +382,8 @@ impl Filter {
         Ok(())
     }
 
-    /// Makes a filter that was refused with `Error::Overflow` one of pages above its layer, which
-    /// takes its place. What is left here is empty.
+    /// After `Error::Overflow`, moves the layer below new, empty pages. Returns that filter of
+    /// pages, which takes the place of this one. What is left here is empty.
     ///
     /// # Errors
     /// `Error::OutOfMemory`; nothing has changed then.

@@ -43,8 +43,8 @@ pub(crate) fn shown() -> String {
         .join(", ")
 }
 
-/// The values of settings that have no effect here. The defaults are those of their product, so
-/// that CONFIG REWRITE writes the lines that its would.
+/// The values of settings that have no effect here. The defaults are those of the product that has
+/// the setting, so that CONFIG REWRITE writes the same lines as there.
 static UNUSED: [Setting; 8] = [
     Setting::new(Kind::Rate, 0.5_f64.to_bits()),
     Setting::new(SWITCH, 1),
@@ -56,9 +56,9 @@ static UNUSED: [Setting; 8] = [
     Setting::new(CUCKOO, 32),
 ];
 
-/// Every name, in the order in which the server sets them when it starts: in a file with two names
-/// of one setting ours wins, unless its line states the default, which the server also sets for a
-/// missing line.
+/// Every name, in the order in which the server sets them when it starts. If a file has two names
+/// of one setting, our name wins, because it comes later. Exception: a line that states the default
+/// is ignored, because the server also sets the default for a missing line.
 static NAMES: [Name; 18] = [
     Name { name: c"bloom-fp-rate", role: Role::Alias, setting: &ERROR_RATE },
     Name { name: c"bloom-capacity", role: Role::Alias, setting: &INITIAL_SIZE },
@@ -184,7 +184,7 @@ fn bytes(text: &[u8]) -> Option<i128> {
 
 /// Whether the server takes names without a prefix.
 static UNPREFIXED: AtomicBool = AtomicBool::new(false);
-/// Whether the configuration file was applied: a client sets what is set from now on.
+/// Whether the configuration file was applied. From then on, each change comes from a client.
 static FILE_APPLIED: AtomicBool = AtomicBool::new(false);
 
 /// Takes the load arguments as defaults, then registers every name and lets the server set each.
@@ -261,7 +261,7 @@ impl Name {
         ctx.register_setting(&name, &default, flags | hidden, Some(get), Some(set), self)
     }
 
-    /// Sets the value. For an error, which says why the text is refused, it is as before.
+    /// Sets the value. After an error, which says why the text is refused, the value is unchanged.
     fn set(&self, text: &[u8]) -> Result<(), String> {
         let (name, setting) = (self.shown(), self.setting);
         let new = setting.read(text, &name)?;

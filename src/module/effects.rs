@@ -41,7 +41,7 @@ pub(crate) struct Growth {
     pub(crate) shift: Option<Shift>,
     /// Whether a window of items opened a generation.
     pub(crate) opened: bool,
-    /// Layers more that `BF.INFO` reports.
+    /// How many more layers `BF.INFO` reports than before.
     pub(crate) layers: u64,
     /// Whether the filter is non-scaling and became full.
     pub(crate) filled: bool,
@@ -184,8 +184,8 @@ pub(crate) fn loaded(ctx: Context, key: Str, complete: bool) {
     }
 }
 
-/// Announces what this server did itself: it `deleted` a filter, and has `begun` a load, of which
-/// these are the iterator and the header.
+/// Announces what this server did itself. `deleted` is whether it deleted a filter. `begun` is the
+/// iterator and the header of the load that it began, if it began one.
 pub(crate) fn placeholder(ctx: Context, key: Str, deleted: bool, begun: Option<(i64, Vec<u8>)>) {
     let changed = deleted || begun.is_some();
     if deleted {

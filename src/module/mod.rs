@@ -41,7 +41,7 @@ use crate::filter;
 /// What MODULE LIST shows. Clients and tools search for this name.
 const NAME: &std::ffi::CStr = c"bf";
 
-/// Why the server has refused the module's name, which it does not say.
+/// Why the server has refused the module's name. The server itself does not say why.
 const NAME_TAKEN: &str = "bf: not loaded: a module of the name 'bf' is loaded already: this \
      module, RedisBloom or valkey-bloom (MODULE LIST shows its path). Keep one of the loadmodule \
      lines. CONFIG REWRITE writes one into the server's configuration file, also if an included \

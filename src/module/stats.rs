@@ -94,7 +94,7 @@ pub(crate) struct Share([u64; 6]);
 pub(crate) const BEFORE_ALL: i64 = i64::MIN;
 
 impl Share {
-    /// That of a filter of layers. Its own sums saturate, so these are sums over layers.
+    /// The share of a filter of layers. The filter's own sums saturate, so this sums its layers.
     pub(crate) fn of_layers(filter: &Filter) -> Self {
         let sum =
             |number: fn(&Layer) -> u64| filter.layers().map(number).fold(0, u64::wrapping_add);
@@ -102,25 +102,25 @@ impl Share {
         Self([filter.bytes(), 1, layers, sum(Layer::counted), sum(Layer::capacity), 0])
     }
 
-    /// That of a filter of pages: the layers are those of [`Paged::stack`].
+    /// The share of a filter of pages: the layers are those of [`Paged::stack`].
     pub(crate) fn of_pages(paged: &Paged) -> Self {
         Self::of_pages_with(paged, paged.bytes(), paged.items(BEFORE_ALL))
     }
 
-    /// That of a filter of pages while it had so many bytes and items.
+    /// The share of a filter of pages when it had this many bytes and items.
     pub(crate) fn of_pages_with(paged: &Paged, bytes: u64, items: u64) -> Self {
         let (layers, capacity) = paged.stack(items);
         Self([bytes, 1, layers, items, capacity, paged.window().is_some().into()])
     }
 
-    /// That of a filter that BF.LOADCHUNK is filling, as far as chunks change it.
+    /// The share of a filter that BF.LOADCHUNK is filling, as far as chunks change it.
     pub(crate) fn of_part(load: &Load) -> Self {
         let items = load.layered().map_or(0, |filter| filter.newest().counted());
         Self([load.bytes(), 1, 0, items, 0, 0])
     }
 
-    /// Counts the change of a filter that became larger. Returns the layers that it has more, which
-    /// it counts as added to full ones.
+    /// Counts the change of a filter that became larger. Returns how many layers the filter gained,
+    /// and counts them in `scaled`.
     pub(crate) fn grew(self, after: Self) -> u64 {
         self.changed(after);
         let layers = after.0[LAYERS].saturating_sub(self.0[LAYERS]);

@@ -7,8 +7,9 @@
 //! The timer serves the keys in turn, for about a millisecond, so that a large window does not wait
 //! for many keys with little to do. Only a primary sweeps. Its replicas and the AOF get each slice
 //! as BF.SHIFT. Each server frees the pages of an emptied window on its own, because no state
-//! depends on them. A key that was deleted, renamed or moved leaves the queue. The next addition or
-//! BF.FORGET puts it back, as after a restart or a promotion.
+//! depends on them. A key that was deleted, renamed or moved leaves the queue. BF.FORGET puts it
+//! back, and so does the next addition that sweeps a page or starts a generation. After a restart
+//! or a promotion they do the same.
 
 use std::{
     collections::BTreeSet,

@@ -37,10 +37,11 @@ pub(crate) fn report(ctx: Context, what: &[u8], key: &[u8], why: impl Display) {
     });
 }
 
-/// Puts a placeholder into the key `name` if it is missing, and in the place of what `lacks` items
-/// that could not be added: a filter would answer "absent" of them, and so would a load that is
-/// completed later. The AOF of this server and the replicas of a slot's new node get the
-/// placeholder as a header of a dump, since they do not get the command.
+/// Puts a placeholder into the key `name` if the key is missing. If the value in the key `lacks`
+/// items that could not be added, the placeholder replaces the value. Otherwise a filter would
+/// answer "absent" for these items, and so would a load that is completed later. The AOF of this
+/// server and the replicas of a slot's new node do not get the command. They get the placeholder,
+/// as a header of a dump.
 #[cold]
 pub(crate) fn leave_placeholder(ctx: Context, name: Str, lacks: bool) {
     let Some(placeholder) = Stored::placeholder(true) else { return };

@@ -61,12 +61,12 @@ pub fn probes(bits_per_item: f64) -> u64 {
     (LN2 * bits_per_item).ceil() as u64
 }
 
-/// The highest rate of a new filter: RedisBloom 8 makes one of a higher rate at this rate.
+/// The highest rate of a new filter: RedisBloom 8 lowers a higher rate to this one.
 pub const MAX_RATE: f64 = 0.25;
 
-/// The rate of a filter whose first layer has the rate `first`: that of a stack is the sum over its
-/// layers. Before 2.2 the first layer got the whole rate, so it may be above one half; nothing that
-/// is stored says which version made a filter.
+/// The rate of a filter whose first layer has the rate `first`. The rate of a stack is the sum over
+/// its layers: twice `first`. Before 2.2 the first layer got the whole rate, so `first` may be
+/// above one half. Nothing that is stored says which version made a filter.
 #[must_use]
 pub fn error_rate(first: f64, scales: bool) -> f64 {
     if scales { (first / LAYER_RATE_RATIO).min(1.0 - f64::EPSILON) } else { first }

@@ -10,7 +10,8 @@
 //! Bit i of the array is bit i % 64 of word i / 64, least significant first (Lsb0). Stored words
 //! are little-endian, so byte i / 8 holds bit i % 8 on every machine.
 //!
-//! The kernel zeroes a page on first touch. Only counting uses `bitvec`: docs/internals/design.md.
+//! The kernel zeroes a page on first touch. Only `count_ones` uses `bitvec`:
+//! docs/internals/design.md.
 
 use std::alloc::{Layout, alloc_zeroed};
 

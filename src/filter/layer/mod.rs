@@ -180,7 +180,7 @@ impl Layer {
         }
     }
 
-    /// Adds what the layers `others` hold, all of the same shape; then there are so many `items`.
+    /// Adds what the layers `others` hold, all of the same shape. The count becomes `items`.
     pub(super) fn unite(&mut self, others: &[&Self], items: u64) {
         let bits: Vec<_> = others.iter().map(|other| other.bits()).collect();
         self.bits_mut().unite(&bits);
@@ -245,7 +245,8 @@ impl Layer {
         }
     }
 
-    /// Which of these items of a chunk may be in this layer; a layer of blocks also finds others.
+    /// Which of these items of a chunk may be in this layer. A layer of blocks tests the whole
+    /// chunk, so it may also return items that are not in `items`.
     #[inline]
     pub(super) fn filter_present(&self, hashes: &[Hash], items: ItemSet) -> ItemSet {
         match &self.kind {

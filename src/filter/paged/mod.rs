@@ -54,7 +54,8 @@ use crate::sharding::Shard;
 /// Bits of a count: counts up to 15 are exact, and 16 means "16 or more".
 const COUNT_BITS: u8 = 4;
 
-/// Doublings for which a filter is made that was reserved for more than one page.
+/// A filter that was reserved for more than one page takes the least memory up to this many
+/// doublings of its reservation.
 const RESERVED_DOUBLINGS: u8 = 4;
 
 /// The share of the error rate that the pages above a layer get.
@@ -131,7 +132,7 @@ impl Paged {
     /// The filter with empty pages above a full layer of the filter of `params`. Calls `base` last.
     ///
     /// # Errors
-    /// The errors of [`check_ranges`].
+    /// The errors of [`check_ranges`], and `Error::OutOfMemory`.
     pub fn above(base: impl FnOnce() -> Layer, params: &Params) -> Result<Self, Error> {
         check_ranges(params.error_rate, params.capacity)?;
         let pages = Pages::new(plan_above(params.error_rate)?)?;

@@ -85,7 +85,8 @@ impl Rules {
         }
     }
 
-    /// Compares the time between `from` and `to` with `parts` times T/G. Less in a window of items.
+    /// Compares the time between `from` and `to` with `parts` times T/G. In a window of items it
+    /// returns `Less`.
     pub(super) fn passed(&self, from: i64, to: i64, parts: u64) -> Ordering {
         let Span::Time(span) = self.span else {
             return Ordering::Less;

@@ -131,7 +131,7 @@ impl Window {
         self.generations.last().copied().unwrap_or(Generation { start: NEVER, items: 0 })
     }
 
-    /// The number of the oldest generations that are out of the window at `now`.
+    /// How many of the oldest generations are out of the window at `now`.
     fn dead(&self, now: i64) -> usize {
         let dead = |generation: &&Generation| !self.rules.is_alive(generation.start, now);
         self.generations.iter().take_while(dead).count()

@@ -34,7 +34,8 @@ pub(super) fn reserve<T>(array: &mut Vec<T>, len: usize) -> Result<(), Error> {
         .map_err(|_| Error::OutOfMemory((wanted.saturating_mul(size_of::<T>())) as u64))
 }
 
-/// Returns memory if the elements fit into a lower class, and the allocator has some of it.
+/// Moves the elements to a smaller array if they fit into a lower class. Does nothing if the
+/// allocator has no memory for that array.
 #[inline]
 pub(super) fn fit<T>(array: &mut Vec<T>) {
     let wanted = room::<T>(array.len());

@@ -141,7 +141,7 @@ impl Page {
         self.0.len() < LEAST_WORDS
     }
 
-    /// Returns memory that is not needed; all of it if there are no slots.
+    /// Frees memory that is not needed; all of it if there are no slots.
     fn fit(&mut self) {
         match self.0.len() {
             1 | LEAST_WORDS => *self = Self::empty(),

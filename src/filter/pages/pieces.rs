@@ -25,7 +25,8 @@ pub const END: u64 = MAX_PAGES;
 /// The highest level of a page.
 const MAX_LEVEL: u32 = END.ilog2();
 
-/// The most pages of a table for each page of the copy: the splits would take too long.
+/// The most pages that the table may have for each page of the copy. More splits would take too
+/// long.
 const MOST_SPLITS: u64 = 4;
 
 /// The refusal of a page that does not start where the page before it ends.
@@ -113,7 +114,7 @@ impl Pages {
         Some((reach, &self.table[page]))
     }
 
-    /// Whether a slot matches each item that has one in `pieces`.
+    /// Whether each item with a slot in `pieces` also matches a slot here.
     pub fn holds(&self, pieces: &Pieces) -> bool {
         pieces.slots().all(|slot| self.find(slot.hash()).is_some())
     }

@@ -23,7 +23,7 @@
 use super::{page::PAGE_BUCKETS, slot::Format};
 use crate::filter::{error::Error, params::MAX_CAPACITY};
 
-/// Doublings with tags of one length of a structure without end: to a billion items.
+/// Doublings before tags get longer, in a structure that may grow without end: to a billion items.
 const ENDLESS: u8 = 19;
 
 /// The fewest slots a bucket: with fewer, the ends of buckets cost more than a bit of each tag.

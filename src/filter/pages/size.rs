@@ -86,7 +86,7 @@ impl Plan {
     }
 }
 
-/// The bytes of a short page of so many items; `None` if they need a long one.
+/// The bytes of a short page of this many items; `None` if they need a long one.
 fn short_bytes(long: Format, items: usize) -> Option<u64> {
     let format = Format { tag_bits: long.tag_bits + REST_BITS, ..long };
     let words = block::words_of(items, format);

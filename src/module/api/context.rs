@@ -24,7 +24,8 @@ impl Context<'_> {
         Self(ctx, PhantomData)
     }
 
-    /// That of no call: the log and the flags alone take it. The log does not name the module then.
+    /// A context that belongs to no call. Only the log and the flags accept it. The log does not
+    /// name the module then.
     pub(crate) fn none() -> Self {
         // SAFETY: null, and only functions that accept null are called with it.
         unsafe { Self::new(std::ptr::null_mut()) }

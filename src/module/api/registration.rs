@@ -72,9 +72,10 @@ impl Context<'_> {
         status == raw::REDISMODULE_OK as c_int
     }
 
-    /// Registers a command whose keys are the words from the first to the `last`. Sets the first of
-    /// the lists of ACL `categories` of which the server knows each, where it has them for modules,
-    /// and the documentation, which it copies. Returns false if the server refuses the command.
+    /// Registers a command whose keys are the words from the first to the `last`. `categories` has
+    /// lists of ACL categories: the command gets the first list of which the server knows every
+    /// category. On a server without categories for modules it gets none. Also sets the
+    /// documentation, which the server copies. Returns false if the server refuses the command.
     ///
     /// # Safety
     /// All pointers in `info` are alive or null, and each list has its end.

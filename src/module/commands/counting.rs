@@ -1,6 +1,6 @@
-//! `BF.COUNT key item`: how often an item was added and not deleted, up to 16. A false positive
-//! gets a higher count. `BF.DEL key item [item ...]`: deletes items from a counting filter, each
-//! once.
+//! `BF.COUNT key item`: how often an item was added and not deleted, up to 16. For a false
+//! positive the count is too high. `BF.DEL key item [item ...]`: deletes items from a counting
+//! filter, each once.
 //!
 //! BF.DEL answers whether the item was deleted. The answer is false if the item tests absent, or if
 //! its count is the highest, because the number of its additions is then unknown

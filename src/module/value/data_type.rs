@@ -84,8 +84,8 @@ unsafe extern "C" fn mem_usage(value: *const c_void) -> usize {
     unsafe { with_value("mem_usage", 0, value, Stored::memory) }
 }
 
-/// How much work it is to free: more than 64 sends it to a background thread, and freeing 64 KiB is
-/// where that pays.
+/// How much work it is to free a value. Above 64 the server frees it in a background thread, which
+/// pays from 64 KiB on.
 unsafe extern "C" fn free_effort(_: *mut raw::RedisModuleString, value: *const c_void) -> usize {
     // SAFETY: the server passes a live value.
     unsafe { with_value("free_effort", 1, value, |value| (value.bytes() / 1024) as usize + 1) }

@@ -80,7 +80,7 @@ fn move_pages(defrag: &DefragContext, paged: &mut Paged, from: u64) -> Option<u6
     unsafe { paged.relocate(from, mover, || defrag.should_stop()) }
 }
 
-/// Offers an array of so many bytes to the server, unless it is too large.
+/// Offers an array of this many bytes to the server, unless it is too large.
 fn offer_array(defrag: &DefragContext, array: *mut u8, bytes: usize) -> *mut u8 {
     if bytes <= LARGEST { offer(defrag, array) } else { std::ptr::null_mut() }
 }

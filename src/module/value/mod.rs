@@ -30,8 +30,8 @@ use crate::{
     sharding::Shard,
 };
 
-/// The seed of a placeholder, by which it is told from a filter that BF.LOADCHUNK has begun; with a
-/// 1 as its last bit, of one that the AOF does not have.
+/// The seed of a placeholder. It tells the placeholder from a filter that BF.LOADCHUNK has begun.
+/// If the AOF does not have the placeholder, the last bit of the seed is 1.
 const PLACEHOLDER_SEED: u64 = 0x706c_6163_6568_6f6c;
 
 /// The server's handle of the type, set by `data_type::register`.
@@ -63,8 +63,8 @@ impl Stored {
         Ok(unsafe { raw.as_mut() })
     }
 
-    /// What a key that holds nothing of the first type holds of the second; null if the key is not
-    /// there.
+    /// The value under the second type, in a key without a value of the first type; null if the key
+    /// is missing.
     #[cold]
     fn under_the_second_name(key: &Key) -> Result<*mut Self, Refusal> {
         let raw = key.value(VALKEY_TYPE.load(Relaxed)).cast::<Self>();
@@ -96,8 +96,8 @@ impl Stored {
 
     /// A load that has nothing in it. It takes the place of a filter that exists elsewhere and
     /// could not be made here (`unapplied.rs`). `None` if there is no memory for a few bytes.
-    /// `written` is whether the AOF gets it. If not, it has a COPY or RESTORE, which may succeed
-    /// when the server starts again.
+    /// `written` is whether the AOF gets the placeholder. If not, the AOF has a COPY or RESTORE,
+    /// which may succeed when the server starts again.
     ///
     /// Its parameters are not those of the filter elsewhere, so that no chunk of that filter
     /// completes it.
@@ -161,8 +161,8 @@ impl Stored {
         finished
     }
 
-    /// Makes a filter whose only layer is full one of pages above that layer, in which additions
-    /// go on. Without memory nothing changes.
+    /// Puts empty pages above the only layer of a filter, which is full. Further additions go to
+    /// the pages. Without memory nothing changes.
     #[cold]
     pub(crate) fn overflow(&mut self) -> Result<(), filter::Error> {
         if let Self::Layers(filter) = self {

@@ -19,8 +19,8 @@ use crate::{
     },
 };
 
-/// The number of layers, and all that is stored, of a placeholder of valkey-bloom's type. No filter
-/// has 0 layers, and valkey-bloom refuses one.
+/// The number of layers of a placeholder of valkey-bloom's type; nothing else of it is stored. No
+/// filter has 0 layers, and valkey-bloom refuses a filter that does.
 const PLACEHOLDER: u64 = 0;
 
 /// Saves a value; `VALKEYS` is whether its type is valkey-bloom's.
@@ -82,7 +82,7 @@ pub(super) unsafe extern "C" fn load<const VALKEYS: bool>(
     })
 }
 
-/// The value of what was read; null, and a line in the log, for what was not.
+/// The value that was read. If reading failed, writes a line to the log and returns null.
 fn accept(stream: Stream, stored: Result<Stored, Error>) -> *mut c_void {
     match stored {
         Ok(stored) => {
