@@ -161,10 +161,8 @@ lint: $(dir $(CLIENT_RS))Cargo.lock ## Clippy, no warnings, with and without the
 	@scripts/test-check-links
 	@scripts/check-links .
 	@scripts/site-summary . >/dev/null
-	cargo clippy --all-targets $(LOCKED) -- -D warnings
+	cargo clippy --workspace --all-targets $(LOCKED) -- -D warnings
 	cargo clippy --lib $(PURE) $(LOCKED) -- -D warnings
-	cargo clippy --lib $(PURE) --features portable $(LOCKED) -- -D warnings
-	cargo clippy --all-targets --package redis-bloom-cli --package redis-bloom-calculator --package redis-bloom-harness $(LOCKED) -- -D warnings
 	cargo clippy --all-targets --manifest-path $(CLIENT_RS) -- -D warnings
 	scripts/compare --lint
 
@@ -190,7 +188,7 @@ check-registers: build ## Check that the module uses no 512-bit registers (see s
 test-pure: ## Unit and property tests of the filter and its codecs; those of batches also in the scalar code
 	@scripts/setup tests
 	cargo test $(PURE) $(LOCKED)
-	cargo test $(PURE) --features portable --test filter $(LOCKED) -- batch:: layers:: mixed:: model:: pages::
+	REDIS_BLOOM_PORTABLE=1 cargo test $(PURE) --test filter $(LOCKED) -- batch:: layers:: mixed:: model:: pages::
 
 .PHONY: test-in-process
 test-in-process: ## test-pure and test-fuzz at the same time
@@ -198,7 +196,7 @@ test-in-process: ## test-pure and test-fuzz at the same time
 	scripts/at-once test-pure test-fuzz
 
 # The tests compute little, and the module is the release build: optimizing them takes longer than they gain.
-SERVER_TESTS := CARGO_PROFILE_TEST_OPT_LEVEL=1 REDIS_BLOOM_SO="$$(realpath "$(SO)")" cargo test --test server $(LOCKED) --
+SERVER_TESTS := CARGO_PROFILE_TEST_OPT_LEVEL=0 REDIS_BLOOM_SO="$$(realpath "$(SO)")" cargo test --test server $(LOCKED) --
 
 .PHONY: test-server
 test-server: build ## Tests of the release build in a real server

@@ -1,7 +1,7 @@
 //! docs/guide/sizing.md: the text between `<!-- sizing:NAME -->` and `<!-- end -->` is the table
 //! NAME.
 
-use std::path::PathBuf;
+use std::{path::PathBuf, thread};
 
 use crate::tables::TABLES;
 
@@ -17,14 +17,17 @@ pub(crate) fn path(name: &str) -> PathBuf {
 /// # Errors
 /// A table has no place in the text.
 pub(crate) fn with_tables(mut text: String) -> Result<String, String> {
-    for (name, make) in TABLES {
+    let tables = thread::scope(|scope| {
+        let makers = TABLES.map(|(name, make)| (name, scope.spawn(make)));
+        makers.map(|(name, maker)| (name, maker.join().expect("a table")))
+    });
+    for (name, table) in tables {
         let mark = format!("<!-- sizing:{name} -->\n");
         let place = text.find(&mark).and_then(|start| {
             let start = start + mark.len();
             Some(start..start + text[start..].find(END)?)
         });
         let place = place.ok_or_else(|| format!("no place for the table {name}"))?;
-        let table = make();
         println!("{table}");
         text.replace_range(place, &format!("\n{table}\n"));
     }

@@ -119,13 +119,16 @@ impl Bits {
 
     /// The number of set bits, in each array and in their union. The arrays are equally long.
     pub(in crate::filter) fn count_union(arrays: &[&Self]) -> (Vec<u64>, u64) {
-        #[cfg(all(target_arch = "x86_64", not(feature = "portable")))]
+        #[cfg(target_arch = "x86_64")]
         {
             #[target_feature(enable = "avx2,popcnt")]
             fn compiled(arrays: &[&Bits]) -> (Vec<u64>, u64) {
                 count_union(arrays)
             }
-            if is_x86_feature_detected!("avx2") && is_x86_feature_detected!("popcnt") {
+            if crate::filter::processor::allows_extensions()
+                && is_x86_feature_detected!("avx2")
+                && is_x86_feature_detected!("popcnt")
+            {
                 // SAFETY: the processor has the instructions.
                 return unsafe { compiled(arrays) };
             }

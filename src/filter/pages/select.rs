@@ -46,9 +46,10 @@ impl Select for Portable {
     }
 }
 
-#[cfg(all(target_arch = "x86_64", not(feature = "portable")))]
+#[cfg(target_arch = "x86_64")]
 pub(super) mod bmi2 {
     use super::Select;
+    use crate::filter::processor::allows_extensions;
     use std::arch::x86_64::_pdep_u64;
 
     /// Proof that the processor has the instructions: no value exists where it has not.
@@ -59,7 +60,8 @@ pub(super) mod bmi2 {
         /// Returns `None` if the processor does not have the instructions.
         #[inline(always)]
         pub(in crate::filter::pages) fn detected() -> Option<Self> {
-            let has = is_x86_feature_detected!("bmi1")
+            let has = allows_extensions()
+                && is_x86_feature_detected!("bmi1")
                 && is_x86_feature_detected!("bmi2")
                 && is_x86_feature_detected!("lzcnt")
                 && is_x86_feature_detected!("popcnt");
@@ -99,7 +101,7 @@ pub(super) mod bmi2 {
 /// Runs `$work` with `$select` as the best way to select on this processor.
 macro_rules! with_select {
     ($select:ident => $work:expr) => {{
-        #[cfg(all(target_arch = "x86_64", not(feature = "portable")))]
+        #[cfg(target_arch = "x86_64")]
         let done = match $crate::filter::pages::select::bmi2::Bmi2::detected() {
             Some($select) => $select.run(|| $work),
             None => {
@@ -107,7 +109,7 @@ macro_rules! with_select {
                 $work
             }
         };
-        #[cfg(not(all(target_arch = "x86_64", not(feature = "portable"))))]
+        #[cfg(not(target_arch = "x86_64"))]
         let done = {
             let $select = $crate::filter::pages::select::Portable;
             $work

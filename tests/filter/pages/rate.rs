@@ -5,6 +5,8 @@
 //! binomial around that sum: 4.5 standard errors are exceeded in 7 of 10^6 cases. The seeds are
 //! fixed, so a row that passes continues to pass until the code changes.
 
+use std::thread;
+
 use redis_bloom::filter::pages::{Growth, Pages, Payload};
 
 use super::{add, exact_rate, hash, pages};
@@ -25,7 +27,7 @@ fn measure(pages: &Pages, queries: u64, context: &str) {
 /// Grows, and checks the sum at some 10 sizes of each power of ten. Half of the rate is left for
 /// growing a thousand times more, so no size comes near the rate.
 fn keeps_its_rate_while_it_grows(most: u64) {
-    for asked in RATES {
+    let keeps = |asked: f64| {
         let mut pages = pages(asked, 0, Growth::Endless, Payload::Nothing);
         let mut next = 1;
         for number in 0..most {
@@ -39,7 +41,13 @@ fn keeps_its_rate_while_it_grows(most: u64) {
         let sum = exact_rate(&pages);
         assert!(sum >= asked / 40.0, "{asked}: {sum} wastes memory");
         measure(&pages, 1_000_000, &format!("{asked} at {most} items"));
-    }
+    };
+    // The scope panics if one of its threads did.
+    thread::scope(|scope| {
+        for asked in RATES {
+            scope.spawn(move || keeps(asked));
+        }
+    });
 }
 
 #[test]

@@ -19,7 +19,7 @@
 
 pub(super) use code::{Avx512, detected};
 
-#[cfg(all(target_arch = "x86_64", not(feature = "portable")))]
+#[cfg(target_arch = "x86_64")]
 mod code {
     use std::arch::x86_64::{
         __m256i, _mm256_mask_permutexvar_epi64, _mm256_permutexvar_epi64, _mm256_rolv_epi64,
@@ -31,6 +31,7 @@ mod code {
         geometry::PROBE_GROUP,
         hash::probe::ProbeGroup,
         layer::blocked::line::{Line, LineProbe},
+        processor::allows_extensions,
     };
 
     /// Proof that the processor has the instructions: no value exists where it has not.
@@ -39,7 +40,8 @@ mod code {
 
     /// Returns `None` if the processor does not have the instructions.
     pub(in crate::filter::layer::blocked) fn detected() -> Option<Avx512> {
-        let has = is_x86_feature_detected!("avx2")
+        let has = allows_extensions()
+            && is_x86_feature_detected!("avx2")
             && is_x86_feature_detected!("avx512f")
             && is_x86_feature_detected!("avx512vl")
             && is_x86_feature_detected!("bmi1")
@@ -94,7 +96,7 @@ mod code {
 }
 
 /// Other processors never have the instructions.
-#[cfg(not(all(target_arch = "x86_64", not(feature = "portable"))))]
+#[cfg(not(target_arch = "x86_64"))]
 mod code {
     pub(in crate::filter::layer::blocked) use crate::filter::layer::blocked::line::Scalar as Avx512;
 
