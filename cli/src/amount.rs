@@ -199,7 +199,7 @@ mod tests {
         {
             assert_eq!(bytes(text), Ok(expected), "{text}");
         }
-        // Each thousandth of a unit, which no double is.
+        // Each thousandth of a unit. Few of them are exact as doubles.
         for number in 0..10_000 {
             let text = format!("{}.{:03}M", number / 1_000, number % 1_000);
             assert_eq!(items(&text), Ok(number * 1_000), "{text}");

@@ -56,7 +56,7 @@ impl Servers {
         }
         let (mut offset, mut longest) = (None, SILENCE);
         loop {
-            // A reply after the time of the connection would not be seen.
+            // A reply that comes after the connection's timeout would not be seen.
             let most = longest.min(server.target().timeout / 2);
             longest = WAIT;
             if acknowledged(server, 1, &mut offset, most)? {

@@ -173,10 +173,10 @@ pub(crate) fn bury(
         let replaced = || {
             Error::incomplete(
                 format!("{}: it was dropped or replaced in the meantime", name::readable(name)),
-                "Look what is there now.",
+                "Check what is there now.",
             )
         };
-        // The slow looks come before the watch: while clients add, the key is soon another one.
+        // The slow checks come before WATCH: while clients add, a watched key soon changes.
         let before = identity(server, key)?;
         if read(servers, name)?.get(field) != Some(key) {
             return Err(replaced());

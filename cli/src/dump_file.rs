@@ -215,7 +215,7 @@ impl Reader {
 
     fn of(file: File, path: &Path, length: Option<u64>) -> Result<Self, Error> {
         let mut reader = Self {
-            // Data of chunks are read past this buffer.
+            // The data of chunks bypass this buffer.
             input: BufReader::with_capacity(64, Input(file)),
             path: path.to_owned(),
             length,
@@ -306,7 +306,7 @@ impl Reader {
         if self.exceeds(count) {
             return Err(self.damaged("it ends too early"));
         }
-        // Of a pipe, no memory is taken before the bytes are there.
+        // For a pipe, no memory is allocated before the bytes are there.
         let mut bytes = Vec::with_capacity(if self.length.is_some() { count as usize } else { 0 });
         let read = (&mut self.input).take(count).read_to_end(&mut bytes);
         if read.map_err(|error| self.unread(error))? as u64 != count {

@@ -32,7 +32,7 @@ use crate::{
     output::Output,
 };
 
-/// How often a dump of a filter that changes begins again.
+/// How often a dump of a filter that changes is tried.
 const ATTEMPTS: u32 = 3;
 /// The first bytes of a header and of a chunk of this module.
 const HEADER: &[u8] = b"rbloom";
@@ -72,7 +72,9 @@ impl Dump<'_> {
             let module = info.module.name();
             let dumped =
                 self.attempt(header, server, (module, watch)).map_err(|error| match error {
-                    error if pipe => error.partly("The reader of the pipe sees it: dump it again."),
+                    error if pipe => {
+                        error.partly("The reader of the pipe notices it. Dump the filter again.")
+                    }
                     error => error,
                 });
             if let Some(dumped) = dumped? {

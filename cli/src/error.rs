@@ -12,7 +12,7 @@ use crate::{
 pub(crate) enum Exit {
     /// Done.
     Done = 0,
-    /// The answer is no: an item is absent, items are lost, or the rate is too high.
+    /// The answer is no: an item is absent, the rate is too high, or a planned filter does not fit.
     No = 1,
     /// The command line or an input file is wrong.
     Usage = 2,
@@ -155,7 +155,7 @@ impl Error {
             Self::Refused { refusal, .. } => refusal.hint(),
             Self::Reply { .. } => "Is this a server with the module redis-bloom or RedisBloom?",
             Self::File { source, .. } if source.kind() == io::ErrorKind::InvalidData => {
-                "See that the file has the items, and the options their form: -0."
+                "Is this the file of the items? If the items end with a zero byte, use -0."
             }
             Self::File { source, .. } if source.kind() == io::ErrorKind::StorageFull => {
                 "Make room there."

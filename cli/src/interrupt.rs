@@ -1,4 +1,4 @@
-//! Ctrl-C and SIGTERM: the first one asks a subcommand to end in order, the second one ends the
+//! Ctrl-C and SIGTERM: the first one asks a subcommand to end cleanly, the second one ends the
 //! program. If the subcommand has nothing to finish, the first one ends it.
 
 use std::sync::{

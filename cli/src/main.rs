@@ -74,7 +74,8 @@ fn main() -> ExitCode {
     match arguments.run(&output) {
         Ok(exit) => exit.into(),
         Err(error) => {
-            // After Ctrl-C a reply is waited for only a moment: the server may be well.
+            // After Ctrl-C the CLI waits only a moment for a reply, so the server may not have
+            // failed.
             let error = match error {
                 Error::Connection { .. } if interrupt::requested() => {
                     Error::Interrupted { hint: String::new() }

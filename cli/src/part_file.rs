@@ -63,7 +63,8 @@ pub(crate) fn may_write(path: &Path) -> Result<(), Error> {
     // A rename would replace a device such as /dev/null by a file.
     if !metadata.is_file() {
         let what = format!("{shown}: not a regular file");
-        return Err(Error::usage(what, "Name a file: it is written beside, then renamed."));
+        let hint = "Name a regular file: a new file is written beside it, then renamed.";
+        return Err(Error::usage(what, hint));
     }
     let mut found = Vec::new();
     let start = File::open(path).map(|file| file.take(MAGIC.len() as u64));

@@ -59,8 +59,8 @@ const TOLD_EVERY: Duration = Duration::from_millis(100);
 /// What is known of a node.
 #[derive(Clone, Default)]
 pub(crate) struct Seen {
-    /// The filters, by name. Of those that this user may not read, or that are being loaded, the
-    /// server's reason.
+    /// The filters, by name. For a filter that this user may not read, or that is being loaded, it
+    /// is the server's reason.
     pub(crate) filters: BTreeMap<Vec<u8>, Result<FilterInfo, String>>,
     /// Whether the first pass has looked at all keys.
     pub(crate) complete: bool,
@@ -89,7 +89,7 @@ impl Node {
 /// How to look for filters.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Search {
-    /// Names must match this pattern. Of a shard, the name of its filter must.
+    /// Names must match this pattern. For a shard, the name of its filter must match.
     pub(crate) pattern: Option<Pattern>,
     /// Time between two readings; `None` for one pass only.
     pub(crate) every: Option<Duration>,

@@ -44,7 +44,7 @@ impl Stamp {
         }
         let Some(items) = ask(server, key, "ITEMS")? else { return Ok(None) };
         let items = number(only(&items)).ok_or_else(|| Error::reply("BF.INFO", &items))?;
-        // The identity last: a filter that comes between has another one.
+        // The identity is read last: a filter that replaces this one in between has another.
         Ok(identity(server, key)?.map(|identity| Self { identity, items }))
     }
 

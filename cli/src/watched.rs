@@ -41,7 +41,7 @@ pub(crate) fn watched<T>(
         if !watches {
             return Ok((alone(server, &commands)?, seen));
         }
-        // At once, so that little time is left for a change.
+        // All of them together, so that little time is left for a change.
         let [begin, end] = ["MULTI", "EXEC"].map(redis::cmd);
         let transaction: Vec<_> =
             [begin].into_iter().chain(commands.iter().cloned()).chain([end]).collect();
@@ -57,7 +57,7 @@ pub(crate) fn watched<T>(
             };
         }
         match last_of(server, &commands, replies) {
-            // Without memory a transaction takes no command, also none that frees memory.
+            // Without memory a transaction takes no command, not even one that frees memory.
             Err(error) if !atomic && commands.len() == 1 && error.is(Kind::OutOfMemory) => {
                 // The refusal ended the watch, too.
                 let (commands, seen) = look(server)?;
@@ -69,7 +69,7 @@ pub(crate) fn watched<T>(
             // A key has changed, perhaps only by an addition to the filter.
             Some(Value::Nil) => {}
             Some(Value::Array(replies)) => return Ok((last_of(server, &commands, replies)?, seen)),
-            // Valkey 9.1 looks whether all keys of the commands are there only now.
+            // Only now, at EXEC, Valkey 9.1 checks whether all keys of the commands are there.
             Some(Value::ServerError(error)) => return Err(server.refused("EXEC", &error)),
             other => return Err(Error::reply("EXEC", &other)),
         }

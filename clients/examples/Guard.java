@@ -14,12 +14,12 @@ public class Guard {
     static final String ERROR_RATE = "0.001", CAPACITY = "120000";
     static final int BATCH = 1000;
     static final long SECOND = 1_000_000_000; // in nanoseconds
-    static final long PAUSE = SECOND; // after a failure only the database is asked for so long
+    static final long PAUSE = SECOND; // after a failure only the database is asked for this time
     static final long LONGEST_INSERT = 5 * SECOND; // insert() can take so long at most: build() waits that long
     static final long LONGEST_TRANSACTION = 2 * SECOND; // of these, what Database.insert() can take, connecting and commit included
 
-    // Completes a filter and puts it in the place of the old one, at once. Only one that has the items of this build is
-    // completed: another build may have begun a new filter under the same name.
+    // Completes a filter and puts it in the place of the old one, in one step. Only a filter that has the items of this
+    // build is completed: another build may have begun a new filter under the same name.
     static final String FINISH = """
         local own = redis.call('BF.MEXISTS', KEYS[1], unpack(ARGV, 2))
         for _, found in ipairs(own) do
@@ -104,7 +104,7 @@ public class Guard {
         try (var redis = new Connection(host, port, 10_000)) {
             redis.send("UNLINK", NEW);
             redis.send("BF.RESERVE", NEW, ERROR_RATE, CAPACITY);
-            // Three items: none is found by accident.
+            // Three items: all three are hardly ever found by chance.
             List<String> thisBuild = Stream.generate(() -> "guard: build " + UUID.randomUUID()).limit(3).toList();
             add(redis, NEW, thisBuild);
             Thread.sleep(wait / 1_000_000); // from then on, each row is in the keys or its insert() has found NEW

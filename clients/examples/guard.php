@@ -14,8 +14,8 @@ final class Guard
     private const LONGEST_INSERT = 5.0; // seconds that insert() can take at most: build() waits that long
     private const LONGEST_TRANSACTION = 2.0; // of these, what the database's insert() can take, connecting and commit included
 
-    // Completes a filter and puts it in the place of the old one, at once. Only one that has the items of this build is
-    // completed: another build may have begun a new filter under the same name.
+    // Completes a filter and puts it in the place of the old one, in one step. Only a filter that has the items of this
+    // build is completed: another build may have begun a new filter under the same name.
     private const FINISH = <<<'LUA'
         local own = redis.call('BF.MEXISTS', KEYS[1], unpack(ARGV, 2))
         for _, found in ipairs(own) do
@@ -32,7 +32,7 @@ final class Guard
     private ?Redis $reader = null; // for lookups
     private ?Redis $writer = null; // for inserts, which wait longer
 
-    /** `$connect(0.1)` returns a connection as of connect(). The database has get($key), insert($key, $value) and keys(). */
+    /** `$connect(0.1)` returns a connection, as connect() does. The database has get($key), insert($key, $value) and keys(). */
     public function __construct(private Closure $connect, private object $database)
     {
     }
@@ -103,7 +103,7 @@ final class Guard
         // All on one connection: if the server restarts meanwhile, perhaps from an older snapshot, it breaks.
         self::send($redis, 'UNLINK', self::NEW);
         self::send($redis, 'BF.RESERVE', self::NEW, self::ERROR_RATE, self::CAPACITY);
-        // Three items: none is found by accident.
+        // Three items: all three are hardly ever found by chance.
         $thisBuild = array_map(fn () => 'guard: build ' . bin2hex(random_bytes(16)), range(1, 3));
         self::add($redis, self::NEW, $thisBuild);
         $end = self::now() + $wait; // from then on, each row is in `keys` or its insert() has found NEW

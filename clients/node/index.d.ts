@@ -20,7 +20,7 @@ export interface GuardOptions {
   /** Of the lookups of absent rows, the share that still reaches the database. 0.001 if not given. */
   error?: number;
   /**
-   * The keys of all rows written since then, read from the primary database. Without it, lookups go to
+   * The keys of all rows written since that date, read from the primary database. Without it, lookups go to
    * the database after a restart until the next build.
    */
   catchUp?: (since: Date) => Keys | Promise<Keys>;
@@ -34,11 +34,14 @@ export interface GuardOptions {
   timeout?: number;
   /** The same for inserts; 1000 if not given. */
   insertTimeout?: number;
-  /** Milliseconds from the call of `insert` in which the row commits, or never will; 5000 if not given. */
+  /** A row commits within this many milliseconds from the call of `insert`, or never; 5000 if not given. */
   commitWithin?: number;
-  /** Milliseconds by which a row is older than the call of its insert at most; `catchUp` is asked for older rows. 60,000 if not given. */
+  /**
+   * A row is older than the call of its insert by this many milliseconds at most; 60,000 if not given.
+   * `catchUp` is called for rows that are older by as much.
+   */
   margin?: number;
-  /** Catch up every so many milliseconds, for rows that are written past the guard; 0 (if not given): never. */
+  /** Milliseconds between two catch-ups for rows that are written past the guard; 0 (if not given): none. */
   refresh?: number;
   /** Takes a message, each kind of failure at most once a second; `console.warn` if not given. */
   log?: (message: string) => void;
@@ -70,7 +73,7 @@ export class Guard {
   readonly filter: string;
   readonly stats: Stats;
 
-  /** `fetch(key)`, or undefined without a call of it if the row certainly does not exist. */
+  /** Returns `fetch(key)`. If the row certainly does not exist, returns undefined without calling `fetch`. */
   lookup<K extends Key, Row>(key: K, fetch: (key: K) => Row | Promise<Row>): Promise<Row | undefined>;
 
   /** `fetch` of those keys whose rows may exist, in one call, with an empty array if there is none. */
@@ -114,7 +117,7 @@ export class Seen {
   constructor(client: Client, name: string, options: SeenOptions);
   /** The name of the filter on the server. */
   readonly key: string;
-  /** Marks an item as seen; whether it was new. */
+  /** Marks an item as seen. Returns whether it was new. */
   add(item: Key): Promise<boolean>;
   addMany(items: Iterable<Key>): Promise<boolean[]>;
   /** Whether the item was seen; nothing changes. */
@@ -171,13 +174,13 @@ export namespace bulk {
   }
 
   /**
-   * Adds items, 10,000 a command; of each whether it was new. `options` are words of BF.INSERT, such as
-   * `'NOCREATE'`. If the connection breaks, send all items again: to add an item twice is harmless, but
-   * in a COUNTING filter.
+   * Adds items, 10,000 a command. Returns for each whether it was new. `options` are words of BF.INSERT,
+   * such as `'NOCREATE'`. If the connection breaks, send all items again: to add an item twice is harmless,
+   * except in a COUNTING filter.
    */
   function add(client: Client, key: Key, items: Items, ...options: (string | number)[]): Promise<Answers>;
 
-  /** Of each item whether it was probably added; false is certain. */
+  /** Returns for each item whether it was probably added. False is certain. */
   function exists(client: Client, key: Key, items: Items): Promise<Answers>;
 
   /** Items with their lengths: the format LENGTHS of BF.BULKADD. */

@@ -10,8 +10,10 @@
 //!   packed         many items in one string, and their answers in another (BF.BULKADD)
 //! ```
 //!
-//! A decoder checks each count before it uses it, allocates nothing before `filter::Plan::check`
-//! passes, and gets its memory limit from the caller. A released layout never changes.
+//! A decoder checks each count before it uses it, and gets its memory limit from the caller. Native
+//! encodings, Guava's, and chunks allocate no bits before `filter::Plan::check` passes. In
+//! the RDB of another product and in a blob, a layer is allocated when its bits have arrived and
+//! have the computed length. A released layout never changes.
 
 #![deny(clippy::arithmetic_side_effects, reason = "every input is hostile")]
 

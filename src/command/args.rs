@@ -92,8 +92,8 @@ fn redisblooms_growth<'a>(
     clamped(factor).map(Some).ok_or(Refusal::EXPANSION_RANGE)
 }
 
-/// The expansion, or the largest that a filter of this module may have: it grows in other steps
-/// than the original, but has the same items.
+/// The expansion, or the largest that a filter of this module may have. With the largest, the
+/// filter grows in other steps than the original, but has the same items.
 fn clamped(factor: u64) -> Option<Expansion> {
     Expansion::new(factor.min(MAX_EXPANSION.into())).ok()
 }
@@ -145,8 +145,8 @@ fn format<'a>(
     }
 }
 
-/// Reads options, and returns the word that follows them: an unknown one is refused before options
-/// that do not fit together.
+/// Reads options, and returns the word that follows them. The caller refuses an unknown word before
+/// it refuses options that do not fit together.
 fn given<'a>(
     words: &mut impl Iterator<Item = &'a [u8]>,
 ) -> Result<(Draft, Option<&'a [u8]>), Refusal> {

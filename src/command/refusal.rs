@@ -16,7 +16,8 @@ use crate::{
     sharding::Shard,
 };
 
-/// Why a command is refused: its error text, or what a text needs that is made for one call.
+/// Why a command is refused: a fixed error text, or the values for a text that is made for one
+/// call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Refusal {
     /// The text.

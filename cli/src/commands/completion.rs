@@ -89,7 +89,7 @@ fn without_global(subcommand: &Command) -> Command {
 const END: &str = "\
 .SH \"EXIT STATUS\"
 .TP\n0\nDone.
-.TP\n1\nNo: an item is absent or lost, the rate is too high, or a planned filter does not fit.
+.TP\n1\nNo: an item is absent, the rate is too high, or a planned filter does not fit.
 .TP\n2\nThe command line or a file is wrong.
 .TP\n3\nNo connection, or no authentication.
 .TP\n4\nThe server refused a command.

@@ -122,7 +122,7 @@ impl Arguments {
             must_be_ours(&mut server, key, "filters with counters")?;
         }
         if rules.is_some() {
-            must_be_ours(&mut server, key, "filters that forget")?;
+            must_be_ours(&mut server, key, "sliding-window filters")?;
         }
         server.call_for_key(&self.command(key, rules))?;
         match Reader::default().read_one(&mut server, key) {

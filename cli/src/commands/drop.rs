@@ -98,8 +98,8 @@ impl Arguments {
     fn drop_shards(&self, servers: &Servers, output: &Output) -> Result<Exit, Error> {
         let key = name::bytes(&self.name);
         let name = name::readable(key);
-        // All writers of descriptors stop at one that is being removed, so it names no other keys
-        // later.
+        // A writer stops when it finds that a descriptor is being removed. So the descriptor names
+        // no other keys later.
         let keys = update(servers, key, |fields| {
             let keys = self.keys(fields)?;
             let mut set = Vec::new();
@@ -152,7 +152,7 @@ impl Arguments {
         if !is_descriptor(fields) {
             return Err(Error::refused_partly(
                 format!("drop {}: it is gone, or no filter any more", name::readable(key)),
-                "Look what is there now.",
+                "Check what is there now.",
             ));
         }
         match whole(fields) {

@@ -72,7 +72,7 @@ impl Arguments {
         .map_err(|error| match error {
             error if error.is(Kind::WrongType) => Error::refused_partly(
                 format!("dump {shown}: WRONGTYPE the key holds no filter"),
-                "A sharded filter is dumped by the keys of its shards: `info` shows them.",
+                "Dump each shard of a sharded filter by its key: `info` shows the keys.",
             ),
             error => error,
         })?;
@@ -85,8 +85,10 @@ impl Arguments {
             changed: dumped.changed,
         };
         if report.changed {
-            output
-                .remark("Items were added during the dump. It has all that were in when it began.");
+            output.remark(
+                "Items were added during the dump. It has every item that was in the filter when \
+                 it began.",
+            );
         }
         let (size, file) =
             (amount::readable_bytes(report.bytes), name::readable_path(&self.output));

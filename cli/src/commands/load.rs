@@ -38,9 +38,9 @@ const AGAIN: u32 = 5;
 ///
 /// Every line is an item, as it is: nothing is stripped, and an empty line is an empty item. The
 /// filter must exist. A journal beside each file, FILE.redis-bloom, records how far the load is;
-/// --resume continues there. It is removed when all files are loaded. If a server restarted and may
-/// have lost items, all are sent again. The first Ctrl-C ends the load in order, the second one
-/// immediately.
+/// --resume continues there. The journal is removed when all files are loaded. If a server
+/// restarted and may have lost items, all are sent again. The first Ctrl-C ends the load cleanly,
+/// the second one immediately.
 #[derive(clap::Args, Debug)]
 pub(crate) struct Arguments {
     /// Name of the filter

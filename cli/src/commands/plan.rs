@@ -32,7 +32,7 @@ pub(crate) struct Arguments {
     /// Highest rate of false positives, such as 0.001 or 0.1%
     #[arg(long, value_name = "P", value_parser = amount::rate)]
     error: f64,
-    /// Shows also a filter that is reserved for fewer items, and grows
+    /// Chooses a filter that is reserved for fewer items, and grows
     #[arg(long, value_name = "N", value_parser = amount::items)]
     #[arg(conflicts_with_all = ["nonscaling", "window"])]
     initial: Option<u64>,
@@ -47,7 +47,7 @@ pub(crate) struct Arguments {
     #[arg(conflicts_with_all = ["initial", "nonscaling", "counting", "window"])]
     #[arg(value_parser = clap::value_parser!(u64).range(1..=u64::from(MAX_SHARDS)))]
     nodes: Option<u64>,
-    /// Largest shard: 256mb move by every means, 512mb by MIGRATE, 2gb by Redis 8.4 and Valkey 9
+    /// Largest shard: 256mb can move in every way, 512mb by MIGRATE, 2gb in Redis 8.4 and Valkey 9
     #[arg(long, value_name = "SIZE", default_value = "256mb", requires = "nodes")]
     #[arg(value_parser = amount::bytes)]
     max_shard: u64,
@@ -75,7 +75,7 @@ struct Shown {
 
 impl Shown {
     fn of(planned: &impl Serialize, text: String) -> Self {
-        // Numbers and names: nothing of it cannot be written.
+        // It has only numbers and names, so this does not fail.
         let planned = serde_json::to_value(planned).unwrap_or_default();
         Self { planned, server: None, text }
     }
@@ -262,11 +262,11 @@ impl Arguments {
     /// A filter; `None` if there is none of this kind.
     fn variant(&self, kind: Kind) -> Result<Option<Variant>, Error> {
         let Kind { capacity, grows, counts, rules } = kind;
-        // A window of a few milliseconds has not as many generations.
+        // A window of a few milliseconds cannot have that many generations.
         if rules.is_some_and(|rules| rules.check(grows).is_err()) {
             return Ok(None);
         }
-        // The factor decides no memory.
+        // The factor does not change the memory.
         let expansion = if grows { Expansion::stored(2) } else { Expansion::NONSCALING };
         let params =
             Params { error_rate: self.error, capacity, expansion, seed: 0, counts, shard: None };

@@ -301,7 +301,7 @@ impl Rebuild<'_> {
         }
     }
 
-    /// How far a run came that ends before the rebuild does.
+    /// The result of a run that ends before the rebuild has ended.
     fn stopped(&self, seen: &Seen, loaded: Option<u64>) -> String {
         let shown = &self.shown;
         match (seen.step, loaded) {

@@ -132,8 +132,8 @@ impl Arguments {
         let rename = if self.replace { "RENAME" } else { "RENAMENX" };
         let command = redis::cmd(rename).arg(key).arg(name).take();
         let watch = if self.replace { &[key, name][..] } else { &[key] };
-        // Whether a look after a failure shows if the renaming was done. A server that does not
-        // tell what a key holds may also lack chunks then.
+        // Whether the CLI can see after a failure if the key was renamed. A server that does not
+        // report what a key holds may also lack chunks by then.
         let shows = matches!(holds(&mut server, key, header), Ok(Some(_)))
             && matches!(holds(&mut server, name, header), Ok(Some(false)));
         let mut loaded_by = Some(server);

@@ -35,7 +35,7 @@ const SHARDS_WIDTH: usize = 15;
 /// Shows all filters of a server or a cluster; live on a terminal, where q ends it
 #[derive(clap::Args, Debug)]
 pub(crate) struct Arguments {
-    /// Shows only filters whose names match, such as 'urls:*'; of a sharded filter its name counts
+    /// Shows only filters whose names match, such as 'urls:*'; shards match by the filter's name
     #[arg(long = "match", value_name = "GLOB", value_parser = Pattern::new)]
     pattern: Option<Pattern>,
     /// Time between two readings, such as 500ms or 2s

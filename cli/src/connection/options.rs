@@ -188,7 +188,7 @@ impl Target {
         let url = url::Url::parse(uri).map_err(|error| wrong(&format!("is wrong: {error}")))?;
         let decoded = |text: &str| {
             let decoded = percent_decode_str(text).decode_utf8();
-            decoded.map(Cow::into_owned).map_err(|_| wrong("is no UTF-8 behind a %"))
+            decoded.map(Cow::into_owned).map_err(|_| wrong("has a % escape that is not UTF-8"))
         };
         let encrypted = match url.scheme() {
             "redis" | "valkey" => false,
@@ -207,8 +207,8 @@ impl Target {
             let port = url.port().unwrap_or(options.port);
             self.address = Address::Tcp { host: decoded(host)?, port };
         }
-        // User and password are of one source: those of two belong to two accounts. A word before
-        // the @ without a colon is a password, as for redis-cli.
+        // User and password come from the same source: two sources may name two accounts. A word
+        // before the @ without a colon is a password, as for redis-cli.
         let name = Some(url.username()).filter(|name| !name.is_empty());
         match (name, url.password()) {
             (None, None) => {}

@@ -112,7 +112,7 @@ impl<R: Read> Batches<R> {
                 }
             }
             if bytes.len() > MAX_ITEM {
-                let text = format!("an item has more than {MAX_ITEM} bytes: other items, or -0?");
+                let text = format!("an item has more than {MAX_ITEM} bytes");
                 return Err(io::Error::new(io::ErrorKind::InvalidData, text));
             }
             // An item that is longer than a batch is read in larger and larger steps.

@@ -109,7 +109,7 @@ impl Delivery {
         delivery.mark = Some(Mark::of(&seen));
         if delivery.settings.acks.is_none() {
             let own = delivery.patiently(|wire| Replication::of(&mut wire.connection))?;
-            // A primary that was just demoted had a replica: that which took its place.
+            // A primary that was just demoted had a replica: the one that took its place.
             delivery.acks = u64::from(own.is_replica || own.connected > 0);
         }
         delivery.patiently(Wire::prepare)?;
@@ -165,8 +165,8 @@ impl Delivery {
         totals
     }
 
-    /// Waits until every piece is confirmed, or lacks nothing but a newer descriptor, which the
-    /// reader reads.
+    /// Waits until every piece is confirmed, or until only a newer descriptor is missing. The
+    /// reader reads that descriptor.
     pub(crate) fn confirm(&mut self) -> Result<(), Stop> {
         loop {
             self.settle()?;
@@ -324,8 +324,8 @@ impl Delivery {
         };
         self.pause(&refusal.text)?;
         let asking = refusal.kind == Kind::Asked;
-        // A primary that gave its slot away gave all items with it. One that another server
-        // replaced did not.
+        // A primary that gave its slot away gave all items with it. A primary that was replaced by
+        // another server did not.
         let own = Replication::of(&mut self.wire.connection);
         let moved = asking || own.is_ok_and(|own| !own.is_replica);
         let connected = target.connect().map(|mut connection| {
@@ -366,7 +366,8 @@ impl Delivery {
         }
     }
 
-    /// Continues on another connection. If that fails, and a third may work, returns the reason.
+    /// Continues on another connection. If that fails, but yet another connection may work, returns
+    /// the reason.
     /// `moved`: the filter came to this server with all its items.
     fn tried(
         &mut self,
@@ -513,7 +514,7 @@ impl Delivery {
     }
 }
 
-/// Why a load ended early that is not tried again.
+/// Why a load ended early, if nothing is tried again.
 fn ended(over: Over, why: &str) -> Stop {
     match over {
         Over::Late => Stop::Unreachable(why.to_owned()),

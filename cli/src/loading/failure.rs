@@ -103,15 +103,16 @@ impl Failure {
         Self { stop, ..self }
     }
 
-    /// The error for the user. `task` is the subcommand with the filter, `items` says how many
-    /// items are in, `on` what to do when the cause is removed, `lost` what if a shard is lost.
+    /// The error for the user. `task` is the subcommand with the filter. `items` says how many
+    /// items are in, `on` what to do when the cause is removed, `lost` what to do if a shard is
+    /// lost.
     pub(crate) fn explained(self, task: &str, items: &Items, on: &str, lost: &str) -> Error {
         let (this, task) = match self.shard {
             Some((shard, shards)) => (self.lost(), format!("{task}: shard {shard} of {shards}")),
             None => (self, task.to_owned()),
         };
         let what = |text: &str| format!("{task}: {text}; {items}");
-        // Alone, it is no second sentence.
+        // Where it is the first sentence, it begins without `Then`.
         let go_on = || match on.strip_prefix("Then ").and_then(|on| on.split_at_checked(1)) {
             Some((first, rest)) => first.to_uppercase() + rest,
             None => on.to_owned(),

@@ -157,7 +157,7 @@ impl Pace {
         self.rate.map_or(usize::MAX, |rate| usize::try_from(rate / 20).unwrap_or(usize::MAX).max(1))
     }
 
-    /// How long to wait with the next batch; `None` if it is due. A pause of the input or of the
+    /// How long to wait before the next batch; `None` if it is due. A pause of the input or of the
     /// server saves up a twentieth of a second at most.
     fn early(&mut self) -> Option<Duration> {
         self.rate?;

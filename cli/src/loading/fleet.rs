@@ -51,15 +51,15 @@ const AHEAD: usize = 4 << 20;
 /// How long the reader waits before it looks whether a thread ended.
 const MOMENT: Duration = Duration::from_millis(100);
 
-/// The threads of a plan.
+/// The threads of a generation.
 struct Lane {
     generation: Identity,
     /// A thread for each shard.
     workers: Vec<Worker>,
 }
 
-/// The number of a generation and of its shards. After a rebuild was given up, another generation
-/// may have the number, but then not the same keys.
+/// The number of a generation, and how many shards it has. After a rebuild was given up, another
+/// generation may get the same number, but not the same keys.
 pub(crate) type Identity = (u64, usize);
 
 struct Worker {
@@ -339,7 +339,7 @@ impl Fleet {
             if self.join_and_follow()? {
                 continue;
             }
-            // The thread of a filter in one key has looked at its end.
+            // The thread of a filter in one key has looked when it ended.
             if self.goal.has_shards() && !self.look_again()? {
                 let why = "a shard did not answer at the end".to_owned();
                 return Err(match interrupt::requested() {
@@ -467,8 +467,8 @@ impl Fleet {
             self.generations().iter().map(|of| of.0.to_string()).collect::<Vec<_>>().join(" and ")
         ));
         for (generation, piece) in leftovers {
-            // What the next generation has not confirmed is sent to it; a generation that is new
-            // gets what that which answered has not confirmed.
+            // A generation that was there before gets what it has not confirmed. A new one gets
+            // what the generation that answered has not confirmed.
             let takes = |lane: &Lane| {
                 let known = old.contains(&lane.generation);
                 generation == if known { lane.generation } else { old[0] }
@@ -499,7 +499,7 @@ impl Fleet {
                 if number == 0 {
                     self.totals.items += ended.totals.items;
                     self.totals.new += ended.totals.new;
-                    // Of shards it is known after a look at all of them: `concluded`.
+                    // For shards this is known after `concluded` has looked at all of them.
                     self.totals.unknown = ended.totals.unknown && !self.goal.has_shards();
                 }
                 if let Some(mark) = ended.mark {

@@ -63,7 +63,7 @@ impl Input {
         if metadata.is_dir() {
             return Err(Error::file(path)(io::ErrorKind::IsADirectory.into()));
         }
-        // A named pipe is opened once, when its turn comes: its writer sees that end.
+        // A named pipe is opened once, when its turn comes: its writer notices when it is closed.
         if metadata.is_file() {
             let file = File::open(path).map_err(Error::file(path))?;
             let identity = Identity::of(&file, load).map_err(Error::file(path))?;
@@ -105,8 +105,8 @@ impl Input {
             Err(error) => match error.kind() {
                 io::ErrorKind::WouldBlock => Err(Error::usage(
                     format!("{} is being loaded already", name::readable_path(&file.path)),
-                    "Name each file once, and wait for another load of it; or read it from \
-                     standard input, without a journal.",
+                    "Name each file once, and wait until another load of it has ended; or read it \
+                     from standard input, without a journal.",
                 )),
                 io::ErrorKind::InvalidData => Err(journal::unusable(&path, error)),
                 _ => {

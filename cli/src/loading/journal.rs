@@ -78,12 +78,12 @@ pub(crate) struct Journal {
     /// The offset on the disk, and when it was written.
     written: (u64, Instant),
     every: Duration,
-    /// Where it is said, once, that it cannot be written.
+    /// Where to report, once, that the journal cannot be written.
     output: Option<Output>,
 }
 
 impl Identity {
-    /// Describes a file that is loaded so.
+    /// Describes a file; `load` says how it is loaded.
     pub(crate) fn of(file: &File, load: String) -> io::Result<Self> {
         let metadata = file.metadata()?;
         let (size, modified) = size_and_time(&metadata);

@@ -227,7 +227,7 @@ impl Books {
         journals.for_each(|journal| journal.describe(self.generation, &self.marks));
     }
 
-    /// Notes the batches at the front that are confirmed in the journals.
+    /// Notes in the journals which batches at the front are confirmed.
     fn retire(&mut self) {
         while let Some(Open { pieces: 0, .. }) = self.batches.front()
             && let Some(open) = self.batches.pop_front()

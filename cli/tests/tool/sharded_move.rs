@@ -40,7 +40,7 @@ fn a_sharded_filter_is_copied_shard_by_shard() {
     run_with(&old, "load urls", items.as_bytes()).done();
     let ran = run_at(&old, "dump urls -o -");
     assert_eq!(ran.code, 4, "{ran:?}");
-    assert!(ran.stderr.contains("dumped by the keys of its shards"), "{ran:?}");
+    assert!(ran.stderr.contains("Dump each shard of a sharded filter by its key"), "{ran:?}");
 
     let copied = copy(&old, &new);
     assert!(copied.status.success(), "{copied:?}");

@@ -172,7 +172,7 @@ fn create_makes_a_window_and_says_what() {
     create.args(["-p", &other.port.to_string()]).args("create".split(' '));
     create.args("new --items 10 --error 0.1 --window 1h".split(' '));
     let ran: Ran = create.output().expect("the tool runs").into();
-    assert!(ran.code == 4 && ran.stderr.contains("has no filters that forget"), "{ran:?}");
+    assert!(ran.code == 4 && ran.stderr.contains("has no sliding-window filters"), "{ran:?}");
     assert!(!other.commands().iter().any(|command| command.starts_with("BF.RESERVE")));
 }
 
@@ -180,7 +180,7 @@ fn create_makes_a_window_and_says_what() {
 fn other_modules_are_refused() {
     let Some(server) = redisbloom("other_modules_are_refused") else { return };
     let ran = run_at(&server, "create new --items 10 --error 0.1 --window 1h");
-    assert!(ran.code == 4 && ran.stderr.contains("has no filters that forget"), "{ran:?}");
+    assert!(ran.code == 4 && ran.stderr.contains("has no sliding-window filters"), "{ran:?}");
     assert_eq!(server.client().run("EXISTS new"), int(0));
 }
 

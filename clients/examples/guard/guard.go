@@ -21,13 +21,13 @@ const (
 	errorRate          = 0.001
 	capacity           = 120_000
 	batch              = 1000
-	pause              = time.Second     // after a failure only the database is asked for so long
+	pause              = time.Second     // after a failure only the database is asked for this time
 	LongestInsert      = 5 * time.Second // Insert can take so long at most: Build waits that long
 	longestTransaction = 2 * time.Second // of these, what Database.Insert can take: its timeout, connecting and commit included
 )
 
-// Completes a filter and puts it in the place of the old one, at once. Only one that has the items of this build is
-// completed: another build may have begun a new filter under the same name.
+// Completes a filter and puts it in the place of the old one, in one step. Only a filter that has the items of this
+// build is completed: another build may have begun a new filter under the same name.
 const finish = `
 local own = redis.call('BF.MEXISTS', KEYS[1], unpack(ARGV, 2))
 for _, found in ipairs(own) do
@@ -137,7 +137,7 @@ func Build(url string, database Database, wait time.Duration) error {
 		return err
 	}
 	var thisBuild []string
-	for n := 1; n <= 3; n++ { // three: none is found by accident
+	for n := 1; n <= 3; n++ { // three: all of them are hardly ever found by chance
 		thisBuild = append(thisBuild, fmt.Sprintf("guard: build %x %d", unique, n))
 	}
 	if err := add(conn, newFilter, thisBuild); err != nil {

@@ -1,6 +1,6 @@
 // A guard in front of a database: a Bloom filter of all keys, queried before the database is.
 //
-// docs/internals/guard.md has the protocol: processes in both languages may share a filter.
+// docs/internals/guard.md has the protocol: processes in all three languages may share a filter.
 // guard.lua has the scripts, and says what is in the keys.
 import { createHash, randomUUID } from 'node:crypto';
 import { readFileSync } from 'node:fs';

@@ -1,5 +1,5 @@
--- The scripts of the guard, for the libraries in all languages: each is `common` and the section of its name, and
--- `lookup` alone is its own. Each runs in the server as a whole, so nothing happens between its lines.
+-- The scripts of the guard, for the libraries in all languages. Each is `common` and the section of its name; only
+-- `lookup` is its section alone. Each runs in the server as a whole, so nothing happens between its lines.
 --
 -- KEYS are the filter, its state (a hash), the filter under construction, the lock: those that a script needs.
 -- Fields of the state:
@@ -13,11 +13,11 @@
 --
 -- Other times are the earlier of the server's clock and the caller's: a clock that is ahead would lose rows.
 --
--- lookup   ARGV keys. Of each key a digit, 1 or 0, in one string, which clients parse faster than an array
---          (of one key without concat, a tenth of the script's time); null if the filter is not trusted.
+-- lookup   ARGV keys. Returns for each key a digit, 1 or 0, in one string, which clients parse faster than an
+--          array; null if the filter is not trusted. For one key it saves concat, a tenth of the script's time.
 --          Without keys, the identity of the server, and the token if the filter is trusted. It writes nothing,
---          so it may run at maxmemory; but it does not say so, and a replica refuses it. TOKEN is replaced. Only
---          `trust` may load the script of a token that is in use: whoever knows it is trusted.
+--          so it may run at maxmemory; but it has no flag no-writes, so a replica refuses it. TOKEN is replaced.
+--          Only `trust` may load the script of a token that is in use: a server that has it is trusted.
 -- trust    ARGV id, begin, caller, identity of the new filter or '', token, identity of the server that has the
 --          script of the token. id '' stands for the one under which the filter is trusted. Returns the token.
 -- insert   ARGV items. Returns the identity of the server.
@@ -57,7 +57,8 @@ local function now(theirs)
   local ours = time[1] * 1000 + math.floor(time[2] / 1000)
   return math.min(ours, tonumber(theirs)), ours
 end
--- Of another server with this state, or of this one before the slot moved to another: an ID may come back with it.
+-- Removes the trust in another server that had this state. Otherwise that server would be trusted again if the slot
+-- has moved away from it and comes back.
 local function distrust()
   local trusted = redis.call('HGET', KEYS[2], 'trusted')
   if trusted and trusted ~= id then redis.call('HDEL', KEYS[2], 'trusted', 'token') end

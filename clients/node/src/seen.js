@@ -1,4 +1,4 @@
-// What was seen lately: a filter with a window, made and fed with its words; and claims, to do things once.
+// What was seen lately: a filter with a window, which this class creates and fills. And claims, to do things once.
 import { checked } from './connection.js';
 
 export class Seen {
@@ -21,7 +21,7 @@ export class Seen {
     return (await this.addMany([item]))[0];
   }
 
-  /** With the words of the filter: one that is lost is made again with its window. */
+  /** With the words of the filter, a filter that is lost is recreated with its window. */
   addMany(items) {
     return this.#send('BF.INSERT', [...this.#words, 'ITEMS'], items);
   }

@@ -179,7 +179,7 @@ export class ShardedFilter {
     const { readAt, descriptor } = await this.#read(this.#additions, age);
     const { current, next, damage, isRebuilt, poll } = descriptor;
     if (damage) throw new BloomError(damage);
-    const checkAge = () => { // who rebuilds the filter counts on every addition to be done by then
+    const checkAge = () => { // a rebuild counts on every addition to be done by then
       if (performance.now() > readAt + 2 * poll) throw new BloomError(TOO_OLD);
     };
     const insert = async ({ key, items }) =>

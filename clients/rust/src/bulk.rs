@@ -37,7 +37,8 @@ impl Answers {
     }
 }
 
-/// Of replies to batches: redis-rs makes an error behind the answers the error of the call.
+/// Joins the replies to batches. If a reply has an error after its answers, redis-rs returns that
+/// error for the call.
 impl FromIterator<(usize, Vec<u8>)> for Answers {
     fn from_iter<T: IntoIterator<Item = (usize, Vec<u8>)>>(replies: T) -> Self {
         let mut all = Answers::default();
@@ -65,9 +66,9 @@ pub fn pack(items: impl IntoIterator<Item = impl AsRef<[u8]>>) -> Vec<u8> {
     packed
 }
 
-/// BF.BULKADD: adds items; of each whether it was new. `options` are words of BF.INSERT, such as
-/// "NOCREATE". If a command fails, some items may be in: send all again, but not to a COUNTING
-/// filter.
+/// BF.BULKADD: adds items. The answer for each is whether it was new. `options` are words of
+/// BF.INSERT, such as "NOCREATE". If a command fails, some items may have been added: send all
+/// again, but not to a COUNTING filter.
 pub fn add(
     key: &str,
     items: impl IntoIterator<Item = impl AsRef<[u8]>>,
@@ -76,7 +77,8 @@ pub fn add(
     batches(cmd("BF.BULKADD").arg(key).arg(options).to_owned(), items)
 }
 
-/// BF.BULKEXISTS: of each item whether it was probably added; no is certain.
+/// BF.BULKEXISTS: queries items. The answer for each is whether it was probably added; no is
+/// certain.
 pub fn exists(
     key: &str,
     items: impl IntoIterator<Item = impl AsRef<[u8]>>,

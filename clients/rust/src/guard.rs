@@ -21,11 +21,11 @@ use crate::link::{Blocking, Error, Link, Servers, lock, now};
 const BATCH: usize = 1000;
 /// After a failed lookup, how long only the database is queried.
 const PAUSE: Duration = Duration::from_secs(1);
-/// Without a lookup, after which time the next one first compares the identity of the server.
+/// After this time without a lookup, the next one first compares the identity of the server.
 const VERIFY: Duration = Duration::from_secs(1);
 /// Between two heartbeats.
 const TICK: Duration = Duration::from_secs(1);
-/// Without news of a process with keys for later, after which time a catch-up adds its rows.
+/// After this time without news of a process with keys for later, a catch-up adds its rows.
 const STALE: Duration = Duration::from_secs(60);
 /// How long the end of a guard waits for its background, whose `catch_up` may hang.
 const CLOSE: Duration = Duration::from_secs(2);
@@ -62,10 +62,10 @@ pub struct Options {
     pub timeout: Duration,
     /// The same for inserts: 1 s.
     pub insert_timeout: Duration,
-    /// From the call of `insert`, in which time the row commits, or never will: 5 s.
+    /// A row commits within this time from the call of `insert`, or never: 5 s.
     pub commit_within: Duration,
-    /// By how much a row is older than the call of its insert at most; `catch_up` is called for
-    /// older rows: 60 s.
+    /// A row is older than the call of its insert by this time at most: 60 s. `catch_up` is called
+    /// for rows that are older by as much.
     pub margin: Duration,
     /// Catch up that often, for rows that are written past the guard; zero: never.
     pub refresh: Duration,
@@ -405,7 +405,8 @@ impl<L: Link> Core<L> {
         self.eval(link, &script("trust"), 4, &words).await
     }
 
-    /// That of the server, which has the script of `token` from then on, and the token in use.
+    /// The identity of the server, and the token in use. From then on the server has the script of
+    /// `token`.
     async fn identity(&self, link: &L, token: &str) -> Result<[String; 2], Error> {
         self.eval(link, &lookup_script(token), 2, None::<&str>).await
     }
@@ -492,7 +493,8 @@ impl Guard {
         Ok(Guard { core, background })
     }
 
-    /// `fetch(key)`, or None without a call of it if the row certainly does not exist.
+    /// Returns `fetch(key)`. If the row certainly does not exist, returns None without calling
+    /// `fetch`.
     pub fn lookup<K: AsRef<[u8]>, Row>(
         &self,
         key: K,
@@ -501,7 +503,8 @@ impl Guard {
         now(self.core.possible(vec![key])).pop().and_then(fetch)
     }
 
-    /// `fetch` of those of the keys whose rows may exist, in one call, with none if there is none.
+    /// `fetch` of those keys whose rows may exist, in one call, with an empty vector if there is
+    /// none.
     pub fn lookup_many<K: AsRef<[u8]>, Rows>(
         &self,
         keys: impl IntoIterator<Item = K>,
@@ -595,8 +598,8 @@ impl AsyncGuard {
         self.core.state().stats
     }
 
-    /// Ends the background, and adds late keys if the server is there. It takes as long at most as
-    /// to drop a [`Guard`].
+    /// Ends the background, and adds late keys if the server is there. It takes at most as long as
+    /// dropping a [`Guard`].
     pub async fn close(mut self) {
         self.core.is_closed.store(true, Ordering::SeqCst);
         if let Some(background) = self.background.take() {

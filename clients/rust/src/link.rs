@@ -138,7 +138,7 @@ impl Link for Blocking {
     async fn query(&self, command: &Cmd) -> RedisResult<Value> {
         let timeouts = self.timeouts.load(Ordering::Relaxed);
         let mut kept = lock(&self.kept);
-        // Threads that waited for one that got no reply would wait for one each.
+        // Another thread's command timed out. Threads that waited for it would each wait as long.
         if self.timeouts.load(Ordering::Relaxed) != timeouts {
             return Err(io::Error::from(io::ErrorKind::TimedOut).into());
         }

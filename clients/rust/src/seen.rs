@@ -24,8 +24,8 @@ pub struct SeenOptions {
     /// Whether an item that is added again is remembered from then on, not from its first addition
     /// on: yes.
     pub refresh: bool,
-    /// How long a claim holds: 10 minutes. Whoever dies with it loses nothing, and whoever takes
-    /// longer may see another do the same.
+    /// How long a claim holds: 10 minutes. If its holder dies, nothing is lost. If its holder takes
+    /// longer, another may do the same.
     pub lease: Duration,
 }
 
@@ -57,7 +57,7 @@ impl<L: Link> Core<L> {
         items: impl IntoIterator<Item = T>,
     ) -> Result<Vec<bool>, Error> {
         let SeenOptions { capacity, error, within, refresh, .. } = self.options;
-        // With the words: a filter that is lost is made again with its window.
+        // With these words, a filter that is lost is recreated with its window.
         let mut insert = cmd("BF.INSERT");
         insert.arg(&self.key).arg("CAPACITY").arg(capacity).arg("ERROR").arg(error);
         if let Some(within) = within {
@@ -146,14 +146,14 @@ twins! {
     /// Items seen lately. docs/guide/windows.md says what a window promises.
     Seen, AsyncSeen, new(options: SeenOptions);
 
-    /// Marks an item as seen; whether it was new.
+    /// Marks an item as seen. Returns whether it was new.
     fn add(&self, item: impl AsRef<[u8]>) -> Result<bool, Error>;
-    /// Marks items as seen; of each whether it was new.
+    /// Marks items as seen. Returns for each whether it was new.
     fn add_many(&self, items: impl IntoIterator<Item = impl AsRef<[u8]>>)
         -> Result<Vec<bool>, Error>;
     /// Whether the item was seen; no is certain. Nothing changes.
     fn has(&self, item: impl AsRef<[u8]>) -> Result<bool, Error>;
-    /// Of each item whether it was seen; nothing changes.
+    /// Returns for each item whether it was seen. Nothing changes.
     fn has_many(&self, items: impl IntoIterator<Item = impl AsRef<[u8]>>)
         -> Result<Vec<bool>, Error>;
     /// Those of the items that nobody has done or has claimed: they are the caller's now.

@@ -240,9 +240,10 @@ impl<L: Link> Core<L> {
 }
 
 twins! {
-    /// A sharded filter. Rebuilds are followed. A "no" is believed only of a shard that has its
-    /// mark, which `mark` adds after the first load: a shard that is lost and made again empty
-    /// hides nothing.
+    /// A sharded filter. Rebuilds are followed. A "no" is trusted only from a shard that has its
+    /// mark, which `mark` adds after the first load. So a shard that is lost and recreated empty
+    /// hides nothing. If adds refill it, it contains the mark by chance, with the probability of
+    /// the error rate.
     ShardedFilter, AsyncShardedFilter, new();
 
     /// Of each item true, false (certainly not added) or None (no answer that can be trusted).

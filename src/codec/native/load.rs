@@ -181,8 +181,9 @@ impl Load {
         Ok(true)
     }
 
-    /// Takes the numbers of a newer chunk, if it has any. Passes over the pages begin again,
-    /// because they may have missed pages of the copy, and chunks may be of different servers.
+    /// Takes the numbers of a newer chunk, if it has any. If the state of a window's pass over the
+    /// pages differs, the pass begins again: it may have missed pages of the copy, and chunks may
+    /// come from different servers.
     pub(super) fn renew(&mut self, plan: Option<Plan>) {
         let Some(mut plan) = plan else {
             return;

@@ -88,8 +88,8 @@ pub(in crate::codec) fn read_header(bytes: &[u8]) -> Result<Plan, Error> {
     chain.plan(layers)
 }
 
-/// The layer that contains a byte in RedisBloom's count: its bytes in that count, and its first
-/// byte in the stream, which has whole words. `None` beyond the end.
+/// The layer that contains a byte, numbered as RedisBloom numbers bytes: the layer's bytes in that
+/// numbering, and its first byte in the stream, which has whole words. `None` beyond the end.
 fn place_of(filter: &Filter, byte: u64) -> Option<(Range<u64>, u64)> {
     let (index, start) = filter.layer_at(byte, |start| start.stored);
     let Shape::Classic(shape) = filter.layers_from(index).next()?.shape() else {
@@ -100,8 +100,8 @@ fn place_of(filter: &Filter, byte: u64) -> Option<(Range<u64>, u64)> {
     (byte < end).then_some((start.stored..end, start.memory))
 }
 
-/// The next iterator and the chunk for iterator `from`, from the first `present` bytes. It begins
-/// with a word.
+/// The next iterator and the chunk for iterator `from`, from the first `present` bytes. The chunk
+/// begins where a word begins.
 #[expect(clippy::arithmetic_side_effects, reason = "positions inside a filter that exists")]
 pub(in crate::codec) fn cut(filter: &Filter, from: i64, present: u64) -> Option<(i64, Vec<u8>)> {
     let byte = u64::try_from(from.checked_sub(1)?).ok()?;

@@ -408,7 +408,7 @@ fn author_of(call: &Call, paged: &Paged) -> Result<Author, Refusal> {
 ///
 /// # Errors
 /// `ON_REPLICA` for a window and a client of a writable replica: its items would go into a
-/// generation that may be out of the window, since time comes there from the primary.
+/// generation that may be out of the window, because a replica gets the time from its primary.
 #[inline]
 fn author(call: &Call, is_window: bool) -> Result<Author, Refusal> {
     match (is_window, limit::must_obey(call.ctx)) {

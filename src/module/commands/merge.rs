@@ -137,7 +137,8 @@ fn is_filled(filter: Member) -> bool {
 
 /// A copy of the first filter, which becomes the union in a destination that is missing.
 fn copy(call: &Call, filters: &[Member]) -> Result<Stored, Refusal> {
-    // A union that takes no more than its first filter asks for no memory.
+    // `Union::of` asks for no memory if the union takes no more than its first filter. So the copy
+    // asks here.
     let wanted = filters.iter().map(|filter| filter.bytes()).max().unwrap_or(0);
     let copy = || match filters.first() {
         Some(Member::Layers(filter)) => filter.duplicate().map(Stored::Layers),

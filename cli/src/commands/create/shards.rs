@@ -38,7 +38,7 @@ use crate::{
 /// Why a name is refused.
 const BUSY: &str = "another run is creating it, or was interrupted";
 
-/// What was made, beyond what is said of every filter.
+/// What was made: the fields that only a sharded filter has.
 #[derive(Debug, Serialize)]
 pub(super) struct Made {
     shards: u16,

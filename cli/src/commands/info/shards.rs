@@ -120,7 +120,7 @@ pub(super) fn show(
     let number = |next: &Seen<'_>| next.generation.number;
     let is_old = next.as_ref().is_some_and(|next| number(next) < descriptor.current.number);
     current.verdict(name, |name| match is_old {
-        // The old generation may not answer again: clients may have forgotten it.
+        // The old generation cannot answer again: clients may have forgotten it.
         true => format!(
             "Export the items, load them into another filter, let the clients use that one, and \
              `drop {name}`."
@@ -318,7 +318,7 @@ fn read(server: &mut Connection, key: &[u8], shard: (u64, u64)) -> Result<Filter
     let lost = |what: String| Err(Error::incomplete(what, ""));
     match Reader::default().read_one(server, key) {
         Ok(info) => match info.shard {
-            // The number is the line's own.
+            // The line already has the number of the shard.
             Some(own) if own == shard => Ok(FilterInfo { shard: None, ..info }),
             Some((index, count)) => lost(format!("is shard {index} of {count}")),
             // Perhaps BF.ADD recreated it, or the server has another module.

@@ -79,7 +79,7 @@ impl Rebuild<'_> {
             )),
             Ok(fields) => self.read(&fields),
             Err(error) if error.is(Kind::WrongType) => Err(none(
-                "WRONGTYPE the name is a filter in one key, or another key",
+                "WRONGTYPE the name is a filter in one key, or a key of another type",
                 "For a filter in one key: `create NEW --shards N`, load its items there, then let \
                  the clients use NEW.",
             )),
@@ -250,7 +250,7 @@ impl Rebuild<'_> {
     /// Reserves the shards of the new generation.
     pub(super) fn reserve(&self, seen: &Seen) -> Result<(), Error> {
         let (old, Some(new)) = (&seen.descriptor.current, &seen.new) else { return Ok(()) };
-        // They grow as those that are there; without any, in the way that takes the least memory.
+        // The new shards grow as the old ones do. If no old shard is left, their expansion is 1.
         let shard = any_of(&self.servers, old)?;
         if shard.is_none() {
             self.output.remark(format_args!(
@@ -291,10 +291,10 @@ impl Rebuild<'_> {
         if totals.items == 0 {
             return Err(Error::usage(
                 format!("{task}: the files have no items"),
-                "Name the files of all items of the filter, and their form by -0.",
+                "Name the files of all items of the filter. If items end with a zero byte, use -0.",
             ));
         }
-        // A shard that loses items while others are checked counts fewer than now.
+        // The counts now: a shard that loses items while others are checked counts fewer later.
         let stamps = self.intact(seen, &seen.stamps)?;
         let mut membership = Membership::of_generation(&self.target, self.name, new.clone())?;
         let (mut items, mut absent) = (0, 0);

@@ -138,7 +138,7 @@ mod tests {
                 assert_eq!(next(step, false, filled, asked), action, "{step:?}, {asked:?}");
             }
         }
-        // A next generation that another program made can be given up alone.
+        // A next generation that another program made can only be given up.
         for abort in [false, true] {
             let action = next(None, true, false, Asked { abort, ..Asked::default() });
             assert_eq!(action, if abort { Retire } else { Refuse(Refusal::Foreign) });

@@ -2,7 +2,7 @@
 
 A step is a function without arguments. `run` calls it and sends the result back into the generator;
 `run_async` awaits the result first if it can be awaited. What a step raises is raised where it was
-yielded. Nothing here knows a filter.
+yielded. Nothing here knows about filters.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def run(steps: Steps[T]) -> T:
     except StopIteration as end:
         return end.value  # type: ignore[no-any-return]
     loop.close()
-    raise TypeError("what must be awaited needs the class for asyncio")
+    raise TypeError("a result must be awaited: use the class for asyncio")
 
 
 async def run_async(steps: Steps[T]) -> T:
@@ -99,7 +99,7 @@ def batches(items: Any, size: int) -> Callable[[], Any]:
 def with_timeout(client: Any, seconds: float) -> Any:
     """A client of the same server that waits `seconds` at most for a connection or a reply, and tries once.
 
-    redis-py waits for ever by default before version 8, and tries again for seconds from then on. A
+    Before version 8, redis-py waits for ever by default. Since version 8, it tries again for seconds. A
     client of a cluster or of Sentinel is taken as it is, and must have a `socket_timeout`.
     """
     pool = getattr(client, "connection_pool", None)

@@ -93,16 +93,16 @@ def _send(client: Any, command: str, key: Key, options: tuple[Any, ...], items: 
 
 
 def _add(client: Any, key: Key, items: Items, *options: Any) -> Steps[Answers]:
-    """Adds items, BATCH a command; of each whether it was new.
+    """Adds items, BATCH a command. Returns for each whether it was new.
 
     `options` are words of BF.INSERT, such as "NOCREATE". If the connection breaks, send all items again: to
-    add an item twice is harmless, but in a COUNTING filter.
+    add an item twice is harmless, except in a COUNTING filter.
     """
     return _send(client, "BF.BULKADD", key, options, items)
 
 
 def _exists(client: Any, key: Key, items: Items) -> Steps[Answers]:
-    """Of each item whether it was probably added; False is certain."""
+    """Returns for each item whether it was probably added. False is certain."""
     return _send(client, "BF.BULKEXISTS", key, (), items)
 
 

@@ -13,7 +13,7 @@ What the caller must do:
 
 - `insert` the key first, then write the row, which commits within `commit_within` seconds of the call
   of `insert` or never. If `insert` raises, do not write the row.
-- From the timestamp of a row to the call of `insert` pass less than `margin` seconds, by the clocks of
+- Less than `margin` seconds pass from the timestamp of a row to the call of `insert`, by the clocks of
   the database and of the Redis server.
 - After a failover, the old primary takes no insert for longer than `commit_within` (Redis Cluster;
   with Sentinel set `min-replicas-to-write 1`, `min-replicas-max-lag 2`).
@@ -80,7 +80,7 @@ class Stats:
     passed: int = 0
     """Keys for which the database was asked."""
     lookup_failures: int = 0
-    """How often the filter gave no answer that could be trusted; none is asked for in the second after."""
+    """How often the filter gave no answer that could be trusted; it is not queried in the second after."""
     insert_failures: int = 0
     """Inserts that the filter did not take, whether they raised or wait for later."""
     late: int = 0
@@ -370,7 +370,7 @@ class Guard(_Core, contextlib.AbstractContextManager["Guard"]):
     """
 
     def lookup(self, key: K, fetch: Callable[[K], Row]) -> Optional[Row]:
-        """`fetch(key)`, or None without a call of it if the row certainly does not exist."""
+        """Returns `fetch(key)`. If the row certainly does not exist, returns None without calling `fetch`."""
         return fetch(key) if run(self._possible([key])) else None
 
     def lookup_many(self, keys: Iterable[K], fetch: Callable[[list[K]], Row]) -> Row:
@@ -384,7 +384,7 @@ class Guard(_Core, contextlib.AbstractContextManager["Guard"]):
     def close(self) -> None:
         """Ends the background thread, adds late keys if the server is there, and ends the connections.
 
-        It waits 2 seconds at most for a `catch_up` that runs, and leaves one that hangs to its thread.
+        It waits 2 seconds at most for a `catch_up` that runs. A `catch_up` that hangs is left to its thread.
         Each reply of the server takes `insert_timeout` at most.
         """
         self._after_fork()

@@ -3,7 +3,7 @@
     DUPEFILTER_CLASS = "redis_bloom.scrapy.DupeFilter"
     REDIS_URL = "redis://127.0.0.1:6379"
     BLOOM_KEY = "crawled:myspider"
-    BLOOM_CAPACITY, BLOOM_ERROR, BLOOM_WITHIN_DAYS = 1_000_000, 0.0001, 7   # as they are without; no window
+    BLOOM_CAPACITY, BLOOM_ERROR, BLOOM_WITHIN_DAYS = 1_000_000, 0.0001, 7   # defaults: 1_000_000, 0.0001, no window
 
 A page is marked when its response has come, unless Scrapy will try it again (RETRY_HTTP_CODES). If the
 server gives no answer, pages count as new: `bloom/failures` in the statistics counts that.

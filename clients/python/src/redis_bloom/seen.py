@@ -1,9 +1,9 @@
-"""What was seen lately: a filter with a window, made and fed with its words; and claims, to do things once.
+"""What was seen lately: a filter with a window, which this class creates and fills. And claims, to do things once.
 
     from redis_bloom import Seen
     seen = Seen(redis.Redis(), "posts", capacity=10_000_000, within=timedelta(days=7))
     seen.add(f"{user}:{post}")                 # True if it was not seen within 7 days
-    seen.has(f"{user}:{post}")                 # False is certain, True wrong at most at `error`
+    seen.has(f"{user}:{post}")                 # False is certain; True is wrong at a rate of `error` at most
 
     for url in seen.claim(urls):               # those that nobody has done or is doing
         fetch(url)
@@ -29,8 +29,8 @@ class _Core:
 
     `capacity`: different items in 1.25 x `within`, or of all time without `within`.
     `refresh`: an item that is added again is remembered for `within` from then on; if False, from its first
-    addition on. `lease`: seconds that a claim holds: whoever dies with it loses nothing, and whoever takes
-    longer may see another do the same.
+    addition on. `lease`: seconds that a claim holds. If its holder dies, nothing is lost. If its holder takes
+    longer, another may do the same.
     """
 
     def __init__(
@@ -51,16 +51,16 @@ class _Core:
             self._words += [] if refresh else ["NOREFRESH"]
 
     def _add_many(self, items: Iterable[Key]) -> Steps[list[bool]]:
-        """Marks items as seen; of each whether it was new."""
-        # With the words: a filter that is lost is made again with its window.
+        """Marks items as seen. Returns for each whether it was new."""
+        # With these words, a filter that is lost is recreated with its window.
         return (yield from self._send(items, "BF.INSERT", self.key, *self._words, "ITEMS"))
 
     def _add(self, item: Key) -> Steps[bool]:
-        """Marks an item as seen; whether it was new."""
+        """Marks an item as seen. Returns whether it was new."""
         return (yield from self._add_many([item]))[0]
 
     def _has_many(self, items: Iterable[Key]) -> Steps[list[bool]]:
-        """Of each item whether it was seen; nothing changes."""
+        """Returns for each item whether it was seen. Nothing changes."""
         return (yield from self._send(items, "BF.MEXISTS", self.key))
 
     def _has(self, item: Key) -> Steps[bool]:

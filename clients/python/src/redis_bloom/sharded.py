@@ -5,9 +5,9 @@
     users.add(["user:1", "user:2"])            # if it raises, some may be missing: add them again
     users.has(["user:1", "nobody"])            # [True, False]; None: no answer that can be trusted
 
-Rebuilds are followed. A shard that is lost, and made again empty, answers 0 for items that were added. So "no"
-is believed only of a shard that has its mark, an item that `mark` adds after the first load; without
-it the answer is None. `AsyncShardedFilter` is the same for redis.asyncio.
+Rebuilds are followed. A shard that is lost, and recreated empty, answers 0 for items that were added. So "no"
+is trusted only from a shard that has its mark, an item that `mark` adds after the first load. Without the
+mark the answer is None. `AsyncShardedFilter` is the same for redis.asyncio.
 """
 
 from __future__ import annotations

@@ -3,9 +3,9 @@
 /// The capacity with which each of `count` shards is reserved, for `items` items in all: their mean
 /// plus six standard deviations, rounded up.
 ///
-/// The number of items of a shard is binomial, with a variance below its mean. That it exceeds the
-/// capacity before `items` items are in has at most this probability, by the mean; that one of
-/// `count` shards does, at most `count` times this (exact sums, in the tests):
+/// The number of items of a shard is binomial, with a variance below its mean. The table has, by
+/// the mean, a bound on the probability that a shard exceeds its capacity before `items` items are
+/// in. For any of `count` shards the bound is `count` times as high (exact sums, in the tests):
 ///
 /// ```text
 ///   mean of at least   10       100      1,000    10,000   100,000

@@ -15,7 +15,7 @@ use super::{
     shard_of,
 };
 
-/// The seconds of a descriptor that does not say after how many it is read again.
+/// `poll` for a descriptor that does not say after how many seconds it is read again.
 pub const POLL: u64 = 10;
 
 /// The state of a descriptor.
@@ -41,19 +41,19 @@ impl State {
 /// A sharded filter as its descriptor says.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Descriptor {
-    /// The generation that answers questions, and takes additions.
+    /// The generation that answers queries, and takes additions.
     pub current: Generation,
     /// The generation that takes the same additions, while the filter is rebuilt: the new one, or,
     /// if its number is below the current one, the old one, which is about to go.
     ///
-    /// An error if a field `next.…` is there, and they do not make a generation. Questions go on
+    /// An error if there are fields `next.…` that do not make a generation. Queries may continue
     /// then. Additions must not: a client that can read the fields may be filling that generation,
     /// and what is missing there is lost when it becomes the current one.
     pub next: Result<Option<Generation>, Malformed>,
-    /// A filter in one key that is asked for what its shard does not hold.
+    /// A filter in one key that is queried for items that their shard does not have.
     pub base: Option<Vec<u8>>,
-    /// A client reads the descriptor again after so many seconds. [`POLL`] if the field is missing
-    /// or no such number.
+    /// A client reads the descriptor again after this many seconds. [`POLL`] if the field is
+    /// missing or no such number.
     pub poll: u64,
 }
 
@@ -62,7 +62,7 @@ pub struct Descriptor {
 pub struct Generation {
     /// The number of the generation, from 1. It ends each key.
     pub number: u64,
-    /// The error rate of each shard. A question asks one shard, so it is that of the whole filter.
+    /// The error rate of each shard, and of the whole filter, because a query goes to one shard.
     pub error_rate: f64,
     /// Items that all shards together are made for.
     pub capacity: u64,
@@ -109,7 +109,7 @@ impl Descriptor {
     /// Reads the fields of the hash, in any order. Ignores unknown fields.
     ///
     /// # Errors
-    /// [`Malformed`]. A client must not add and not ask then. An error in `next` alone is not
+    /// [`Malformed`]. A client must neither add nor query then. An error in `next` alone is not
     /// returned here: see [`Self::next`].
     pub fn parse<'a>(
         fields: impl IntoIterator<Item = (&'a [u8], &'a [u8])>,
@@ -204,7 +204,7 @@ impl Generation {
         Ok(Self { number, error_rate, capacity, keys })
     }
 
-    /// The fields that make this the next generation of a descriptor. Set them all at once.
+    /// The fields that make this the next generation of a descriptor. Set all of them in one step.
     #[must_use]
     pub fn next_fields(&self) -> Vec<Field> {
         let mut fields = Vec::new();

@@ -98,7 +98,8 @@ impl Blocked {
             .then(|| BlockAddress { words: self.address(0), geometry: self.geometry() })
     }
 
-    /// Whether the blocks begin at this address. For another shape, prefetches are only useless.
+    /// Whether the blocks begin at this address. The shape is not compared: with another shape,
+    /// prefetches are useless, but harmless.
     pub(in crate::filter) fn is_at(&self, block_address: BlockAddress) -> bool {
         block_address.words == self.address(0)
     }

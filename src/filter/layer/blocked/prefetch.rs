@@ -13,7 +13,8 @@ use crate::filter::{
 /// Blocks up to this many words (two cache lines) are prefetched whole.
 pub(super) const WHOLE_BLOCK: usize = 16;
 
-/// Address and shape of a layer's blocks, which may outlive the layer: it is never read.
+/// Address and shape of a layer's blocks. This value may outlive the layer: nothing is read at the
+/// address.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(in crate::filter) struct BlockAddress {
     pub(super) words: *const u64,
