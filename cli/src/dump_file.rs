@@ -52,8 +52,8 @@ pub(crate) const PIPE: &str = "-";
 const VERSION: u16 = 1;
 const CHUNK: u8 = b'C';
 const END: u8 = b'E';
-/// The longest data of a chunk: what a server takes as one argument. Chunks have 16 MiB and, in the
-/// header of a filter of very many layers, 32 bytes a layer.
+/// The longest data of a chunk: what a server takes as one argument. A chunk has at most 16 MiB of
+/// bits or pages. A header has up to 53 bytes for each layer of the filter.
 const MAX_DATA: u64 = 512 << 20;
 /// Bytes of a record of a chunk before its data, and of its checksum.
 const HEAD: usize = 17;

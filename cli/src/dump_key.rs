@@ -8,8 +8,8 @@
 //!   redis-bloom     a filter that was replaced, bits that   the dump begins again
 //!                   got pages above them, or a window that
 //!                   got another generation: another
-//!                   identity in header or chunks, or a
-//!                   count of bits that falls
+//!                   identity in header or chunks, or,
+//!                   without pages, a lower item count
 //!                   items were added or deleted: other      nothing: chunks carry the newest
 //!                   numbers in the header                   numbers
 //!   RedisBloom      another header at the end               the dump begins again
@@ -121,7 +121,7 @@ impl Dump<'_> {
             let own = header_in(&data);
             let found = own.and_then(count_of);
             let same = own.is_none_or(|own| first.as_ref().is_some_and(|of| of.began_with(own)));
-            // Counts of bits only rise.
+            // The item count of a filter without pages only rises.
             if !same || found < count {
                 answer(server)?;
                 return Ok(None);

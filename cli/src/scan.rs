@@ -13,9 +13,9 @@
 //! A filter that vanishes between SCAN and BF.INFO is left out. So is one that moves to another
 //! node, which finds it there.
 //!
-//! A node that fails ends a single pass. Otherwise what it had is kept, and the other nodes say
-//! which nodes are primaries now: those that are new, and those that failed, are watched from then
-//! on.
+//! In a single pass, a node that fails ends the pass. In repeated passes, what a failed node had is
+//! kept, and the other nodes say which nodes are primaries now. New primaries, and primaries that
+//! failed, are watched from then on.
 
 use std::{
     collections::{BTreeMap, BTreeSet},

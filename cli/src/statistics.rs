@@ -5,8 +5,8 @@
 //! Methods in Cancer Research", volume II, 1987, formula 2.10): within 1 % of them from ten
 //! positives on, and wider below.
 //!
-//! A filter passes if the configured rate is not below the lower end. A filter whose true
-//! rate is at most that fails by chance with a probability of at most 2.5 %.
+//! A filter passes if the configured rate is not below the lower end. If its true rate is at most
+//! the configured one, it fails by chance with a probability of at most 2.5 %.
 
 use std::ops::RangeInclusive;
 

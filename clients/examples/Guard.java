@@ -15,8 +15,8 @@ public class Guard {
     static final int BATCH = 1000;
     static final long SECOND = 1_000_000_000; // in nanoseconds
     static final long PAUSE = SECOND; // after a failure only the database is asked for this time
-    static final long LONGEST_INSERT = 5 * SECOND; // insert() can take so long at most: build() waits that long
-    static final long LONGEST_TRANSACTION = 2 * SECOND; // of these, what Database.insert() can take, connecting and commit included
+    static final long LONGEST_INSERT = 5 * SECOND; // insert() takes at most this long: build() waits that long
+    static final long LONGEST_TRANSACTION = 2 * SECOND; // the part of LONGEST_INSERT for Database.insert(), connecting and commit included
 
     // Completes a filter and puts it in the place of the old one, in one step. Only a filter that has the items of this
     // build is completed: another build may have begun a new filter under the same name.
@@ -100,7 +100,7 @@ public class Guard {
      * `wait` is LONGEST_INSERT.
      */
     public static void build(String host, int port, Database database, long wait) throws IOException, InterruptedException {
-        // All on one connection: if the server restarts meanwhile, perhaps from an older snapshot, it breaks.
+        // All on one connection, which breaks if the server restarts in the meantime, perhaps from an older snapshot.
         try (var redis = new Connection(host, port, 10_000)) {
             redis.send("UNLINK", NEW);
             redis.send("BF.RESERVE", NEW, ERROR_RATE, CAPACITY);

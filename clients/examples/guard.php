@@ -12,7 +12,7 @@ final class Guard
     private const ERROR_RATE = 0.001, CAPACITY = 120_000, BATCH = 1000;
     private const PAUSE = 1.0; // seconds after a failure in which only the database is asked
     private const LONGEST_INSERT = 5.0; // seconds that insert() can take at most: build() waits that long
-    private const LONGEST_TRANSACTION = 2.0; // of these, what the database's insert() can take, connecting and commit included
+    private const LONGEST_TRANSACTION = 2.0; // the part of LONGEST_INSERT for the database's insert(), connecting and commit included
 
     // Completes a filter and puts it in the place of the old one, in one step. Only a filter that has the items of this
     // build is completed: another build may have begun a new filter under the same name.
@@ -100,7 +100,7 @@ final class Guard
     /** Fills a new filter with all keys and puts it in the place of the old one. If it throws, the old one stays. */
     public static function build(Redis $redis, object $database, float $wait = self::LONGEST_INSERT): void
     {
-        // All on one connection: if the server restarts meanwhile, perhaps from an older snapshot, it breaks.
+        // All on one connection, which breaks if the server restarts in the meantime, perhaps from an older snapshot.
         self::send($redis, 'UNLINK', self::NEW);
         self::send($redis, 'BF.RESERVE', self::NEW, self::ERROR_RATE, self::CAPACITY);
         // Three items: all three are hardly ever found by chance.

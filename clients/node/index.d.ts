@@ -38,7 +38,7 @@ export interface GuardOptions {
   commitWithin?: number;
   /**
    * A row is older than the call of its insert by this many milliseconds at most; 60,000 if not given.
-   * `catchUp` is called for rows that are older by as much.
+   * The date that `catchUp` gets is earlier by this margin.
    */
   margin?: number;
   /** Milliseconds between two catch-ups for rows that are written past the guard; 0 (if not given): none. */
@@ -111,7 +111,7 @@ export interface SeenOptions {
   lease?: number;
 }
 
-/** What was seen lately: a filter that is made with its window by the first `add`, and claims, to do things once. */
+/** What was seen lately: a filter, which the first `add` creates with its window. And claims, to do things once. */
 export class Seen {
   /** Uses `client` as it is. */
   constructor(client: Client, name: string, options: SeenOptions);

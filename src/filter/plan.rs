@@ -194,7 +194,7 @@ impl Plan {
                 return Err(Error::Impossible("pages of a filter that another product made"));
             }
             [] => {}
-            // The only layer of a filter that has just become full.
+            // A layer below pages is full, and was made for the capacity of the filter.
             [base] if base.items == base.capacity && base.capacity == *capacity => {
                 if factor.is_none() || pages.payload != Payload::Nothing {
                     return Err(Error::Impossible("a layer below pages of another kind"));

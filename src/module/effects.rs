@@ -49,7 +49,7 @@ pub(crate) struct Growth {
 
 /// Announces additions, after the creation of the filter if there was one. Does nothing if no
 /// filter was created or changed.
-#[inline(always)] // Of BF.ADD, little remains.
+#[inline(always)] // Little of it remains in BF.ADD.
 pub(crate) fn announce(
     ctx: Context,
     key: Str,

@@ -31,8 +31,8 @@ pub(crate) const ADDRESSABLE: u64 = 1 << 48;
 
 /// The most bytes of bits that a filter with this demand may take.
 pub(crate) fn ceiling(ctx: Context, demand: Demand) -> u64 {
-    // Nothing on a read-only replica is a client's: what a script or another module calls for its
-    // primary, either.
+    // On a read-only replica no command is a client's, not even one that a script or another module
+    // calls for the primary.
     if ctx.is_replayed_or(raw::REDISMODULE_CTX_FLAGS_READONLY) {
         return u64::MAX;
     }

@@ -67,7 +67,7 @@ impl<'a> Lookahead<'a> {
     }
 }
 
-#[inline(never)] // Most commands find what they need remembered, or nothing worth it.
+#[inline(never)] // Most commands find their filter remembered, or one not worth remembering.
 fn remember(name: &[u8], hint: Option<PrefetchHint>) {
     LAST.0.set(hint.map(|hint| Remembered { name: end_of(name), hint }));
 }

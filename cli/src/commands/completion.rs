@@ -49,7 +49,7 @@ pub(crate) fn manual() -> Result<Exit, Error> {
 }
 
 /// The page of the program, then one section for each subcommand: one page is easier to find and to
-/// search than ten.
+/// search than twelve.
 fn render(command: &Command, page: &mut Vec<u8>) -> io::Result<()> {
     let program = clap_mangen::Man::new(command.clone());
     program.render_title(page)?;

@@ -162,7 +162,7 @@ impl Arguments {
     }
 }
 
-/// Whether a hash is a descriptor, complete or not. One such field is not enough, because other
+/// Whether a hash is a descriptor, complete or not. A single field is not enough, because other
 /// hashes may have a field `rule` or `state`, too. A descriptor that was only begun has the state
 /// alone, or the state and notes of this tool.
 fn is_descriptor(fields: &Fields) -> bool {

@@ -52,8 +52,9 @@ use next::{Action, Asked, Refusal, Step, next};
 ///
 /// Without --from, it creates a new generation that takes all additions from then on. Export the
 /// items after that, and name the files by --from. With --from, it loads the files into the new
-/// generation, then queries every item. With --commit, the new generation answers. Each run waits
-/// until all clients have read the descriptor. Repeat the command to continue an interrupted run.
+/// generation, then queries every item. With --commit, the new generation answers. The run that
+/// begins a rebuild and the run with --commit wait until all clients have read the descriptor.
+/// Repeat the command to continue an interrupted run.
 #[derive(clap::Args, Debug)]
 pub(crate) struct Arguments {
     /// Name of the sharded filter

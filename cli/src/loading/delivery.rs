@@ -141,7 +141,7 @@ impl Delivery {
         Ok(self.queue.is_empty())
     }
 
-    /// Whether what is not confirmed is wanted back.
+    /// Whether the reader wants back what is not confirmed.
     pub(crate) fn gives_back(&self) -> bool {
         self.route.give_back.load(Ordering::Relaxed)
     }

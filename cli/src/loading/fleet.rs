@@ -9,7 +9,7 @@
 //!
 //! **Memory.** The pieces that are not confirmed have at most [`HELD`] bytes, and one batch more.
 //! Then the reader waits. A batch has 64 KiB for each shard, and at most 8 MiB, so pieces are of
-//! full size up to 128 shards. A thread keeps one command.
+//! full size up to 128 shards. In addition, each thread holds one command.
 //!
 //! **The descriptor** is read again every `poll` seconds, and when a key is no longer a shard; also
 //! while the reader waits for confirmations. If its generations have changed, all threads end, new

@@ -267,7 +267,7 @@ pub(crate) fn unusable(path: &Path, error: io::Error) -> Error {
 /// `InvalidData` for what is no journal.
 fn own(path: &Path) -> io::Result<Option<Vec<u8>>> {
     let foreign = || io::Error::new(io::ErrorKind::InvalidData, "not a journal of this program");
-    // Neither a link is followed, nor a pipe waited for.
+    // This follows no link, and does not wait for a pipe.
     let flags = (OFlags::NOFOLLOW | OFlags::NONBLOCK).bits().cast_signed();
     let mut file = match OpenOptions::new().read(true).custom_flags(flags).open(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),

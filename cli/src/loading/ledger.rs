@@ -4,8 +4,8 @@
 //!   batch ──split──▶ pieces of shards 0, 3, 5 ──confirmed──▶ pieces left: 2, 1, 0 ──▶ journal
 //! ```
 //!
-//! A batch of a filter in one key is one piece. The journal of a file is at the end of the last
-//! batch before the first that is not confirmed.
+//! A batch of a filter in one key is one piece. The journal of a file records where the last batch
+//! before the first unconfirmed one ends.
 
 use std::{
     collections::{HashMap, VecDeque},
@@ -187,7 +187,8 @@ impl Ledger {
         self.books().ended = true;
     }
 
-    /// Whether the reader waits until bytes are confirmed: `limit` are not, or the input has ended.
+    /// Whether the reader waits until bytes are confirmed: `limit` bytes or more are unconfirmed,
+    /// or the input has ended.
     pub(crate) fn awaits(&self, limit: usize) -> bool {
         let books = self.books();
         books.ended || books.held >= limit

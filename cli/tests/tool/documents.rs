@@ -44,6 +44,9 @@ fn without_numbers(text: &str) -> String {
     text.lines().map(line).collect::<Vec<_>>().join("\n")
 }
 
+/// An item of the page that no filter has.
+const ABSENT: &str = "example.org";
+
 #[test]
 fn the_page_shows_what_the_tool_prints() {
     let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/reference/cli.md");
@@ -59,7 +62,7 @@ fn the_page_shows_what_the_tool_prints() {
         tool.get_program().to_str().expect("a path in UTF-8"),
         server.port()
     );
-    for (command, expected) in examples {
+    let run = |command: &str| {
         let output = Command::new("bash")
             .args(["-c", &format!("{function}{command}")])
             .current_dir(dir.path())
@@ -67,7 +70,16 @@ fn the_page_shows_what_the_tool_prints() {
             .stdin(Stdio::null())
             .output()
             .expect("bash runs");
-        let printed = String::from_utf8(output.stdout).expect("UTF-8");
+        String::from_utf8(output.stdout).expect("UTF-8")
+    };
+    for (command, mut expected) in examples {
+        let mut command = command.to_owned();
+        let mut printed = run(&command);
+        if command.contains(ABSENT) && printed != expected {
+            // One in 1,000 absent items is found. Two are with a probability of 10^-6.
+            [command, expected] = [command, expected].map(|text| text.replace(ABSENT, "a.example"));
+            printed = run(&command);
+        }
         let exact = ["plan", "create", "check", "drop"].iter().any(|word| command.contains(word));
         if exact && !command.contains(" load ") {
             assert_eq!(printed, expected, "$ {command}");

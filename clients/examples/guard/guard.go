@@ -22,8 +22,8 @@ const (
 	capacity           = 120_000
 	batch              = 1000
 	pause              = time.Second     // after a failure only the database is asked for this time
-	LongestInsert      = 5 * time.Second // Insert can take so long at most: Build waits that long
-	longestTransaction = 2 * time.Second // of these, what Database.Insert can take: its timeout, connecting and commit included
+	LongestInsert      = 5 * time.Second // Insert takes at most this long: Build waits that long
+	longestTransaction = 2 * time.Second // the part of LongestInsert for Database.Insert: its timeout, connecting and commit included
 )
 
 // Completes a filter and puts it in the place of the old one, in one step. Only a filter that has the items of this
@@ -123,7 +123,7 @@ func (g *Guard) Insert(key, value string) error {
 func Build(url string, database Database, wait time.Duration) error {
 	pool := Connect(url, 10*time.Second)
 	defer pool.Close()
-	// All on one connection: if the server restarts meanwhile, perhaps from an older snapshot, it breaks.
+	// All on one connection, which breaks if the server restarts in the meantime, perhaps from an older snapshot.
 	conn := pool.Get()
 	defer conn.Close()
 	if _, err := conn.Do("UNLINK", newFilter); err != nil {

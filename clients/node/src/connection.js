@@ -74,7 +74,7 @@ export class Connection {
     this.#client = client.duplicate({
       commandOptions: {},
       disableOfflineQueue: true, // fail now, not when there is a connection again
-      // A connection on which nothing happens is replaced; the pings are what happens on an idle one.
+      // A connection without traffic is replaced. Pings make traffic on an idle connection.
       pingInterval: Math.max(300, timeout / 3),
       socket: {
         ...client.options?.socket,
@@ -95,7 +95,7 @@ export class Connection {
     try {
       return await this.#deadline.within(this.#client.sendCommand(words));
     } catch (error) {
-      // No primary any more, or it seems dead although commands are sent.
+      // The server is no primary any more, or it seems dead although commands are sent.
       if (error instanceof BloomError || error.message.startsWith('READONLY')) this.leave();
       throw error;
     }

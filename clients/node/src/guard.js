@@ -241,7 +241,7 @@ export class Guard {
   /** Adds the keys of the rows that the filter may lack, and trusts it. */
   async #catchUp(server, since, begin) {
     const { catchUp, margin, commitWithin } = this.#options;
-    const when = new Date(Math.max(since - margin - commitWithin, 0)); // an insert in flight takes so long at most
+    const when = new Date(Math.max(since - margin - commitWithin, 0)); // an insert in flight takes commitWithin at most
     this.#log(`the guard may lack keys since ${when.toISOString()}: catching up`);
     await this.#sleep(2 * commitWithin);
     for await (const batch of batches(catchUp(when), BATCH)) {

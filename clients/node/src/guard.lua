@@ -5,7 +5,7 @@
 -- Fields of the state:
 --
 --     trusted         replication ID of the primary under which the filter has all keys
---     token           names the lookup script that this primary got when that was found
+--     token           names the lookup script that this primary got when the filter was found to have all keys
 --     heartbeat       milliseconds: every key that a guard added later may be missing in a copy of this state
 --     late:PROCESS    "covered seen": rows of a guard with on_unavailable="later" are covered up to the first
 --                     time; it was heard of last at the second, by the server's clock

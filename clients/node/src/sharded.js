@@ -116,7 +116,7 @@ export class ShardedFilter {
     const now = performance.now();
     if (this.#known.descriptor && now - this.#known.readAt < age) return this.#known;
     const reply = await this.#send(deadline, 'HGETALL', this.name);
-    const read = { readAt: now }; // without a descriptor if it cannot be used: the old one must not be
+    const read = { readAt: now }; // no descriptor if it cannot be used: then the old one must not be used
     if (now >= this.#known.readAt) this.#known = read; // else a newer one was read in the meantime
     read.descriptor = new Descriptor(fieldsOf(reply));
     return read;

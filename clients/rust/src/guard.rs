@@ -64,8 +64,8 @@ pub struct Options {
     pub insert_timeout: Duration,
     /// A row commits within this time from the call of `insert`, or never: 5 s.
     pub commit_within: Duration,
-    /// A row is older than the call of its insert by this time at most: 60 s. `catch_up` is called
-    /// for rows that are older by as much.
+    /// A row is older than the call of its insert by this time at most: 60 s. The time that
+    /// `catch_up` gets is earlier by this margin.
     pub margin: Duration,
     /// Catch up that often, for rows that are written past the guard; zero: never.
     pub refresh: Duration,

@@ -56,7 +56,8 @@ impl Known {
         Duration::from_secs(self.descriptor.poll)
     }
 
-    /// Whoever rebuilds the filter counts on every addition to be done by then.
+    /// Fails when the descriptor is older than two times `poll`: a rebuild relies on every addition
+    /// being done by then.
     fn check_age(&self) -> Result<(), Error> {
         let limit = self.poll().saturating_mul(2);
         if self.read_at.elapsed() > limit { Err(TOO_OLD.into()) } else { Ok(()) }

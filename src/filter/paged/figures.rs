@@ -73,7 +73,7 @@ impl Paged {
 }
 
 /// Up to this capacity, RedisBloom's default, a filter is treated as not reserved: nobody has
-/// counted its items. Pages from the first item on then take less memory.
+/// estimated the number of its items. Pages from the first item on then take less memory.
 const UNRESERVED: u64 = 100;
 
 impl Params {

@@ -313,7 +313,7 @@ pub(super) fn plan(params: &Params, rules: Option<Rules>) -> Result<pages::Plan,
     if expansion.factor().is_none() {
         return pages::Plan::new(error_rate, capacity, Growth::Never, payload);
     }
-    // A reservation for one page is treated as none: nobody has counted the items.
+    // A reservation for one page is treated as none: nobody has estimated the number of items.
     let growth = Growth::Doublings(RESERVED_DOUBLINGS);
     let plan = pages::Plan::new(error_rate, capacity, growth, payload)?;
     if plan.first_pages > 1 {

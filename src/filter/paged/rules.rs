@@ -19,7 +19,7 @@ pub const MAX_GENERATIONS: u8 = 32;
 /// The longest window: ten years, in milliseconds.
 pub const MAX_MILLISECONDS: u64 = 3_650 * 24 * 60 * 60 * 1_000;
 
-/// The latest start of a generation, in the year 141,000. Sums of times below it are exact.
+/// The latest start of a generation, in the year 144,683. Sums of times below it are exact.
 pub const MAX_TIME: i64 = 1 << 52;
 
 /// The start of a generation that waits for its first addition, which is later than every time.

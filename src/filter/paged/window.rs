@@ -43,7 +43,7 @@ use crate::filter::{
 };
 
 /// A page is swept after this many additions that change a window. That takes some 10 µs without a
-/// join. A pass ends while a sixtieth of the items come.
+/// join. A pass takes about a sixtieth as many such additions as the window has items.
 pub const SWEEP_EVERY: u8 = 32;
 
 /// The most pages of one [`Shift::Sweep`]: a millisecond.

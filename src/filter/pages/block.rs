@@ -12,7 +12,7 @@
 //!
 //! The i-th one ends bucket i, and each zero before it stands for a slot. So the slots of a bucket
 //! lie between two ones (`select.rs`). Both sides grow into the gap, which is shorter than a word.
-//! W is the least number of words, so n slots have exactly one form.
+//! A slot has w bits. W is the least number of words, so n slots have exactly one form.
 //!
 //! Bender et al., "Don't Thrash: How to Cache Your Hash on Flash" (2012); Pandey et al., "A
 //! General-Purpose Counting Filter" (2017).

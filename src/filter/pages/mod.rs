@@ -245,7 +245,7 @@ impl Pages {
         self.plan.most_slots(self.table.len() as u64)
     }
 
-    /// The number of items that have a slot. In a window, that of slots.
+    /// The number of items that have a slot. In a window, the number of slots.
     pub fn items(&self) -> u64 {
         self.slots - self.copies
     }

@@ -9,7 +9,7 @@
 //! ```
 //!
 //! Start i is in bits 16 (i % 4) of word i / 4, in words from the start of the page; start 31 is
-//! its end. One line of cache answers where a block lies, and a block comes in three or four lines.
+//! its end. One cache line says where a block lies, and the block itself takes three or four lines.
 //!
 //! A block that needs another word pushes the later ones up, 2 KiB on average. Why 31 blocks: with
 //! more, pushing and splitting take longer; with fewer, starts and classes of memory cost more.
@@ -417,7 +417,7 @@ impl Page {
         Ok(())
     }
 
-    /// Takes the words out of the gap of a block that its `slots` slots do not need.
+    /// Removes those words from the gap of a block that its `slots` slots do not need.
     #[inline(always)]
     fn narrow(&mut self, format: Format, number: usize, slots: usize) {
         let Range { start, end } = self.range(number);
@@ -535,8 +535,8 @@ impl Page {
         let long = |page: &Self| page.is_short().then(|| page.long(from, None)).transpose();
         let long = [long(pages[0])?, long(pages[1])?];
         let pages = [0, 1].map(|half| long[half].as_ref().unwrap_or(pages[half]));
-        // Checked before slots are compared. Otherwise each deletion would compare the slots of two
-        // forged pages again that do not fit into one page.
+        // Checked before slots are compared. Otherwise each deletion would again compare the slots
+        // of two forged pages that do not fit into one page.
         let slots = |page: &Self, block| block::slots(Portable, page.block(page.range(block)));
         if (0..BLOCKS)
             .any(|block| pages.map(|page| slots(page, block)).iter().sum::<usize>() > MOST_SLOTS)

@@ -159,9 +159,9 @@ impl Plan {
         pages.saturating_mul(self.page_slots.into())
     }
 
-    /// Whether two of `pages` pages are joined when `slots` slots are left: when fewer than three
-    /// quarters of the slots are left that one page less may have. The distance to the limit for
-    /// splits keeps a page from being split and joined repeatedly.
+    /// Whether two of `pages` pages are joined when `slots` slots are left. They are if `slots` is
+    /// below three quarters of the slots that `pages - 1` pages may have. The distance to the limit
+    /// for splits keeps a page from being split and joined repeatedly.
     #[inline]
     pub(super) fn joins_below(&self, pages: u64, slots: u64) -> bool {
         pages > self.first_pages.into() && slots < self.most_slots(pages - 1) / 4 * 3

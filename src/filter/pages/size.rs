@@ -1,9 +1,10 @@
 //! The memory that pages will take with a given number of items.
 //!
-//! Hashes choose blocks at random, so the items of a block are Poisson. Its words follow, and with
-//! them mean and variance of the words of a page, which are nearly normal. A page takes a class of
-//! the allocator (`memory.rs`): its expectation is a sum over the few classes that pages of a level
-//! may have. A short page follows from its items alone.
+//! Hashes choose blocks at random, so the number of items in a block has a Poisson distribution. It
+//! gives the mean and the variance of the words of a block, and then of a page. The words of a page
+//! are nearly normally distributed. A page takes a size class of the allocator (`memory.rs`). So
+//! its expected size is a sum over the few classes that pages of a level may have. The size of a
+//! short page follows from its items alone.
 
 use super::{
     block, memory,
@@ -13,7 +14,8 @@ use super::{
 };
 use crate::filter::error::Error;
 
-/// As long as a `Page` on a server with 64-bit words, because browsers compute plans, too.
+/// Has the size of a `Page` on a server with 64-bit words: in browsers, which compute plans, too, a
+/// `Page` is smaller.
 type Entry = [u64; 3];
 #[cfg(target_pointer_width = "64")]
 const _: () = assert!(size_of::<Entry>() == size_of::<super::Page>());

@@ -23,9 +23,9 @@ use crate::filter::{
 
 impl Pages {
     /// Adds the slots of another structure, which has at most as many pages and no generations.
-    /// `left` is the work that is allowed. Each page that gets a slot takes 1 of it, and so do each
-    /// 32 slots that are compared with it. By chance a slot is compared with 1.2 others, and with
-    /// hundreds in a forged structure.
+    /// `left` is the work that is allowed. Adding a slot to a page takes 1 of it. Comparing a slot
+    /// with 32 others also takes 1. On average a slot is compared with 1.2 others, and in a forged
+    /// structure with hundreds.
     ///
     /// # Errors
     /// `Error::OutOfMemory`, or `Unmergeable::Large` if nothing is left: some slots were added

@@ -19,7 +19,7 @@ impl Context<'_> {
     /// Wraps the context that the server passed to an entry point.
     ///
     /// # Safety
-    /// `ctx` is alive as long as this is, and until the entry point returns at most.
+    /// `ctx` is alive as long as this is used, which ends when the entry point returns.
     pub(crate) unsafe fn new(ctx: *mut raw::RedisModuleCtx) -> Self {
         Self(ctx, PhantomData)
     }

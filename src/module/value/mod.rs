@@ -57,9 +57,9 @@ impl Stored {
         if raw.is_null() {
             raw = Self::under_the_second_name(key)?;
         }
-        // SAFETY: 1. a value of our type was made by `into_raw`: nothing else is given to the
-        // server. 2. It lives as long as the key is open, and the exclusive borrow of the key makes
-        // this the only reference: commands run one at a time.
+        // SAFETY: 1. a value of our type was made by `into_raw` or `put_filled`: nothing else is
+        // given to the server. 2. It lives as long as the key is open, and the exclusive borrow of
+        // the key makes this the only reference: commands run one at a time.
         Ok(unsafe { raw.as_mut() })
     }
 
@@ -183,7 +183,7 @@ impl Stored {
     /// Takes it back.
     ///
     /// # Safety
-    /// `raw` came from [`Self::into_raw`], and is not used again.
+    /// `raw` came from [`Self::into_raw`] or [`Self::put_filled`], and is not used again.
     pub(super) unsafe fn from_raw(raw: *mut c_void) -> Box<Self> {
         // SAFETY: the caller's promise.
         let value: Box<Self> = unsafe { Box::from_raw(raw.cast()) };
@@ -254,8 +254,8 @@ impl Stored {
 /// Runs the body of a callback that gets a value; returns `fallback` if it panics.
 ///
 /// # Safety
-/// `raw` came from [`Stored::into_raw`]. Nothing writes to it or frees it until this returns: the
-/// server calls back between commands, or in a child process.
+/// `raw` came from [`Stored::into_raw`] or [`Stored::put_filled`]. Nothing writes to it or frees it
+/// until this returns: the server calls back between commands, or in a child process.
 unsafe fn with_value<T>(
     entry: &str,
     fallback: T,

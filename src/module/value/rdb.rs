@@ -66,8 +66,8 @@ pub(super) unsafe extern "C" fn load<const VALKEYS: bool>(
                 return std::ptr::null_mut();
             }
         };
-        // If more follows, the server refuses the value. A number of layers above the maximum is
-        // not told apart, and does no harm: a placeholder answers no query.
+        // If more follows, the server refuses the value. A number of layers above the maximum gives
+        // the same error as 0 layers. That does no harm: a placeholder answers no query.
         if VALKEYS && matches!(stored, Err(Error::Filter(FilterError::Layers))) {
             return placeholder();
         }

@@ -57,7 +57,7 @@ async def run_async(steps: Steps[T]) -> T:
 
 
 def sync(method: Callable[P, Steps[T]]) -> Callable[P, T]:
-    """A method that runs the steps of another one, `_name`; it has its documentation."""
+    """A method that runs the steps of another one, `_name`, and has the docstring of that one."""
 
     @wraps(method)
     def call(*words: P.args, **options: P.kwargs) -> T:

@@ -365,8 +365,8 @@ class Guard(_Core, contextlib.AbstractContextManager["Guard"]):
     `client`: its address and credentials are used, with connections and timeouts of the guard's own.
     `capacity`, `error`: rows to expect until the next build, and the share of absent rows that still
     reach the database. `catch_up`: a background thread keeps the heartbeat, and calls it if needed;
-    without it, lookups pass after a restart until the next build. `on_unavailable`: what `insert`
-    does without the server. `timeout`, `insert_timeout`: seconds for each reply.
+    without it, lookups go to the database after a restart until the next build. `on_unavailable`:
+    what `insert` does without the server. `timeout`, `insert_timeout`: seconds for each reply.
     """
 
     def lookup(self, key: K, fetch: Callable[[K], Row]) -> Optional[Row]:

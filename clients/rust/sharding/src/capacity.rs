@@ -5,7 +5,8 @@
 ///
 /// The number of items of a shard is binomial, with a variance below its mean. The table has, by
 /// the mean, a bound on the probability that a shard exceeds its capacity before `items` items are
-/// in. For any of `count` shards the bound is `count` times as high (exact sums, in the tests):
+/// in. For the probability that any of the `count` shards does so, the bound is `count` times as
+/// high (exact sums, in the tests):
 ///
 /// ```text
 ///   mean of at least   10       100      1,000    10,000   100,000
