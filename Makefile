@@ -133,8 +133,7 @@ clean: ## Remove everything that was built, and the data of make run
 ##@ Test
 
 # In this order: what fails soonest comes first.
-TEST := fmt-check lint test-lints test-tally test-platform test-release check-registers test-in-process test-server \
-	test-huge test-waiting test-deployed
+TEST := fmt-check lint test-lints test-tally test-platform test-release check-registers build-tests test-at-once
 
 .PHONY: test
 test: ## All checks that a change must pass; lists the skipped tests at the end
@@ -190,18 +189,35 @@ test-pure: ## Unit and property tests of the filter and its codecs; those of bat
 	cargo test $(PURE) $(LOCKED)
 	REDIS_BLOOM_PORTABLE=1 cargo test $(PURE) --test filter $(LOCKED) -- batch:: layers:: mixed:: model:: pages::
 
-.PHONY: test-in-process
-test-in-process: ## test-pure and test-fuzz at the same time
-	@scripts/setup tests fuzz
-	scripts/at-once test-pure test-fuzz
+# What the tests need is installed and built before, so that they only test at the same time.
+.PHONY: build-tests
+build-tests: build cli $(dir $(CLIENT_RS))Cargo.lock ## Build what the tests in Rust run, and check and build the libraries and what test-clients runs
+	@scripts/setup tests clients monitoring packages fuzz
+	cargo test $(PURE) $(LOCKED) --no-run
+	$(SERVER_TESTS) --no-run
+	$(CLI_TESTS) --no-run
+	scripts/test-clients build
+
+.PHONY: test-at-once
+test-at-once: ## Tests that compute, with the lowest priority, beside those that mostly wait
+	scripts/at-once test-computing test-waiting
+
+.PHONY: test-computing
+test-computing: ## test-pure, test-fuzz and test-huge with the lowest priority
+	nice -n 19 $(MAKE) --no-print-directory test-pure test-fuzz test-huge
+
+.PHONY: test-waiting
+test-waiting: ## test-cli and test-monitoring at the same time, then test-server, test-clients and test-deployed
+	scripts/at-once test-cli test-monitoring
+	@$(MAKE) --no-print-directory test-server test-clients test-deployed
 
 # The tests compute little, and the module is the release build: optimizing them takes longer than they gain.
-SERVER_TESTS := CARGO_PROFILE_TEST_OPT_LEVEL=0 REDIS_BLOOM_SO="$$(realpath "$(SO)")" cargo test --test server $(LOCKED) --
+SERVER_TESTS := CARGO_PROFILE_TEST_OPT_LEVEL=0 REDIS_BLOOM_SO="$$(realpath "$(SO)")" cargo test --test server $(LOCKED)
 
 .PHONY: test-server
 test-server: build ## Tests of the release build in a real server
 	@scripts/setup tests
-	$(AT_ONCE) $(SERVER_TESTS) --show-output
+	$(AT_ONCE) $(SERVER_TESTS) -- --show-output
 
 CLI_TESTS := REDIS_BLOOM_SO="$$(realpath "$(SO)")" $(AT_ONCE) cargo test --profile cli --package redis-bloom-cli $(LOCKED)
 
@@ -216,7 +232,7 @@ test-quick: build ## The tests of test-pure, test-server and test-cli without th
 	skip=$$(scripts/long-tests tests/filter tests/codec examples/sizing); \
 		cargo test $(PURE) $(LOCKED) -- $$skip
 	skip=$$(scripts/long-tests tests/server); \
-		$(AT_ONCE) $(SERVER_TESTS) $$skip
+		$(AT_ONCE) $(SERVER_TESTS) -- $$skip
 	skip=$$(scripts/long-tests cli/tests/tool); \
 		$(CLI_TESTS) -- $$skip
 	@echo "The $$(grep -vc '^#' tests/long) tests of tests/long were left out: make test runs them."
@@ -229,26 +245,13 @@ test-huge: build ## Sparse filters of 13 and 64 GiB, if the kernel overcommits m
 		echo 'SKIPPED: a kernel lends 13 GiB to one process only where there are as many'; \
 	else \
 		cargo test --test filter $(PURE) $(LOCKED) -- --ignored --show-output; \
-		$(SERVER_TESTS) --ignored --show-output; \
+		$(SERVER_TESTS) -- --ignored --show-output; \
 	fi
 
 .PHONY: test-clients
 test-clients: build $(dir $(CLIENT_RS))Cargo.lock ## Real clients against a live server: redis-py, hiredis, redis-cli, node-redis, redis-rs, phpredis, redigo, Java
 	@scripts/setup clients
 	REDIS_BLOOM_SO="$$(realpath "$(SO)")" scripts/test-clients
-
-.PHONY: build-clients
-build-clients: build $(dir $(CLIENT_RS))Cargo.lock ## Check and build the libraries and all that test-clients runs
-	@scripts/setup clients
-	scripts/test-clients build
-
-# What the tests need is installed and built before, so that they only test at the same time.
-.PHONY: test-waiting
-test-waiting: build ## test-cli, test-monitoring and build-clients at the same time; then test-clients, whose guards have timeouts of 0.1 s
-	@scripts/setup tests clients monitoring
-	cargo test --profile cli --package redis-bloom-cli --no-run $(LOCKED)
-	scripts/at-once test-cli test-monitoring build-clients
-	@$(MAKE) --no-print-directory test-clients
 
 .PHONY: test-monitoring
 test-monitoring: build cli ## docs/guide/incidents.md, and contrib/monitoring with Debian's prometheus-redis-exporter and Prometheus
