@@ -191,24 +191,23 @@ test-pure: ## Unit and property tests of the filter and its codecs; those of bat
 
 # What the tests need is installed and built before, so that they only test at the same time.
 .PHONY: build-tests
-build-tests: build cli $(dir $(CLIENT_RS))Cargo.lock ## Build what the tests in Rust run, and check and build the libraries and what test-clients runs
+build-tests: build cli ## Build what test-pure, test-server and test-cli run
 	@scripts/setup tests clients monitoring packages fuzz
 	cargo test $(PURE) $(LOCKED) --no-run
 	$(SERVER_TESTS) --no-run
 	$(CLI_TESTS) --no-run
-	scripts/test-clients build
 
 .PHONY: test-at-once
 test-at-once: ## Tests that compute, with the lowest priority, beside those that mostly wait
 	scripts/at-once test-computing test-waiting
 
 .PHONY: test-computing
-test-computing: ## test-pure, test-fuzz and test-huge with the lowest priority
-	nice -n 19 $(MAKE) --no-print-directory test-pure test-fuzz test-huge
+test-computing: ## test-fuzz, test-pure and test-huge with the lowest priority
+	nice -n 19 $(MAKE) --no-print-directory test-fuzz test-pure test-huge
 
 .PHONY: test-waiting
-test-waiting: ## test-cli and test-monitoring at the same time, then test-server, test-clients and test-deployed
-	scripts/at-once test-cli test-monitoring
+test-waiting: ## test-cli, test-monitoring and build-clients at the same time; then test-server, test-clients and test-deployed
+	scripts/at-once test-cli test-monitoring build-clients
 	@$(MAKE) --no-print-directory test-server test-clients test-deployed
 
 # The tests compute little, and the module is the release build: optimizing them takes longer than they gain.
@@ -252,6 +251,11 @@ test-huge: build ## Sparse filters of 13 and 64 GiB, if the kernel overcommits m
 test-clients: build $(dir $(CLIENT_RS))Cargo.lock ## Real clients against a live server: redis-py, hiredis, redis-cli, node-redis, redis-rs, phpredis, redigo, Java
 	@scripts/setup clients
 	REDIS_BLOOM_SO="$$(realpath "$(SO)")" scripts/test-clients
+
+.PHONY: build-clients
+build-clients: build $(dir $(CLIENT_RS))Cargo.lock ## Check and build the libraries and all that test-clients runs
+	@scripts/setup clients
+	scripts/test-clients build
 
 .PHONY: test-monitoring
 test-monitoring: build cli ## docs/guide/incidents.md, and contrib/monitoring with Debian's prometheus-redis-exporter and Prometheus
