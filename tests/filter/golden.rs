@@ -11,11 +11,17 @@
 //! Hashes, checksums, probes and blocks were computed with the C library xxHash 0.8.4 (from
 //! Python), not with the code under test. The other values were recorded from the code.
 
-use redis_bloom::filter::{Filter, Geometry, Hash, checksum, geometry, scale};
+use redis_bloom::{
+    filter::{
+        Family, Filter, Geometry, Hash, Params, Plan, RedisBloom, Valkey, checksum, geometry, scale,
+    },
+    sharding::Shard,
+};
 
 use crate::{
+    paged::{last_items, paged},
     probe::positions,
-    support::{Strings, fill, filter, params},
+    support::{Strings, fill, filter, params, time},
 };
 
 /// `length` bytes: 0, 1, 2 ... 250, 0 ...
@@ -263,4 +269,45 @@ fn the_bytes_of_a_filter_of_1000_items_never_change_unnoticed() {
         fill(&mut filter, 1, 1_000);
         (golden, (rate, capacity, expansion, stored(&filter)))
     }));
+}
+
+/// Chunks of BF.SCANDUMP carry the identity, and a newer server must recognize the filter. All
+/// values were also computed in Python. (The filter that rounds has a capacity of 1,485.)
+#[test]
+fn the_identity_of_a_filter_never_changes_unnoticed() {
+    const IDENTITIES: [(&str, u64); 10] = [
+        ("native", 0x84B5_5862_071D_CE24),
+        ("shard 1 of 4", 0x4851_7DCE_0AC5_ACDB),
+        ("shard 1 of 1024", 0x4D27_28B9_B408_987D),
+        ("COUNTING", 0x6818_2336_EA66_F8B2),
+        ("a window of a minute", 0xC0A9_6E82_0759_1077),
+        ("a window of items, NOREFRESH", 0xAD82_BAB7_49E8_0BD4),
+        ("RedisBloom, 32 bits", 0xEA70_C345_18DB_B648),
+        ("RedisBloom, 64 bits", 0x861C_EAA3_C972_BB9E),
+        ("RedisBloom, 64 bits, rounded", 0x2B5A_5C21_C34E_5A0F),
+        ("valkey-bloom", 0x0D35_17E1_7884_3792),
+    ];
+    let base = params(0.01, 1_000, 2, 0xB100_3F11_7E25_EED5);
+    let fixed = params(0.01, 1_000, 0, 1);
+    let bits = |params: &Params| Plan::of(&filter(params)).identity();
+    let pages = |params, rules| Plan::of_pages(&paged(params, rules)).identity();
+    let other = |family| {
+        Plan::of(&Filter::of_family(family, &base, u64::MAX).expect("a filter")).identity()
+    };
+    let redisbloom = |hash64, rounds| other(Family::RedisBloom(RedisBloom { hash64, rounds }));
+    let seed = std::array::from_fn(|i| i as u8);
+    let identities = [
+        bits(&base),
+        bits(&Params { shard: Shard::new(1, 4), ..base }),
+        bits(&Params { shard: Shard::new(1, 1024), ..base }),
+        pages(&Params { counts: true, ..base }, None),
+        pages(&base, Some(time(60_000, 4, true))),
+        pages(&fixed, Some(last_items(8, false))),
+        redisbloom(false, false),
+        redisbloom(true, false),
+        redisbloom(true, true),
+        other(Family::Valkey(Valkey { seed, tightening: 0.5 })),
+    ];
+    let names = IDENTITIES.map(|(name, _)| name);
+    check(IDENTITIES.into_iter().zip(names.into_iter().zip(identities)));
 }
