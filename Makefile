@@ -161,7 +161,7 @@ lint: $(dir $(CLIENT_RS))Cargo.lock ## Clippy, no warnings, with and without the
 	@scripts/check-links .
 	@scripts/site-summary . >/dev/null
 	cargo clippy --workspace --all-targets $(LOCKED) -- -D warnings
-	cargo clippy --lib $(PURE) $(LOCKED) -- -D warnings
+	cargo clippy --lib --package redis-bloom --package redis-bloom-calculator $(PURE) $(LOCKED) -- -D warnings
 	cargo clippy --all-targets --manifest-path $(CLIENT_RS) -- -D warnings
 	scripts/compare --lint
 
@@ -187,9 +187,9 @@ check-registers: build ## Check that the module uses no 512-bit registers (see s
 test-pure: ## Unit and property tests of the filter and its codecs; those of batches also in the scalar code
 	@scripts/setup tests
 	cargo test $(PURE) $(LOCKED)
-	REDIS_BLOOM_PORTABLE=1 cargo test $(PURE) --test filter $(LOCKED) -- batch:: layers:: mixed:: model:: pages::
+	REDIS_BLOOM_PORTABLE=1 cargo test $(PURE) --test filter $(LOCKED) -- batch:: merge:: mixed:: model:: pages::
 
-# What the tests need is installed and built before, so that they only test at the same time.
+# What most tests run is built before. The fuzzers, clients, packages and doc are built beside the tests.
 .PHONY: build-tests
 build-tests: build cli ## Build what test-pure, test-server and test-cli run
 	@scripts/setup tests clients monitoring packages fuzz
@@ -198,15 +198,17 @@ build-tests: build cli ## Build what test-pure, test-server and test-cli run
 	$(CLI_TESTS) --no-run
 
 .PHONY: test-at-once
-test-at-once: ## Tests that compute, with the lowest priority, beside those that mostly wait
+test-at-once: ## Tests that compute, with a low priority, beside those that mostly wait
 	scripts/at-once test-computing test-waiting
 
 .PHONY: test-computing
-test-computing: ## test-fuzz, test-pure and test-huge with the lowest priority
-	nice -n 19 $(MAKE) --no-print-directory test-fuzz test-pure test-huge
+test-computing: ## test-pure, test-fuzz and test-huge with a low priority
+	nice -n 10 $(MAKE) --no-print-directory test-pure test-fuzz test-huge
 
+# The guards of test-clients have timeouts of 0.1 s: only tests of a low priority run beside it.
 .PHONY: test-waiting
-test-waiting: ## test-cli, test-monitoring and build-clients at the same time; then test-server, test-clients and test-deployed
+test-waiting: build ## test-cli, test-monitoring and build-clients at the same time; then test-server, test-clients and test-deployed
+	@scripts/setup tests clients monitoring
 	scripts/at-once test-cli test-monitoring build-clients
 	@$(MAKE) --no-print-directory test-server test-clients test-deployed
 

@@ -14,7 +14,7 @@ public class Guard {
     static final String ERROR_RATE = "0.001", CAPACITY = "120000";
     static final int BATCH = 1000;
     static final long SECOND = 1_000_000_000; // in nanoseconds
-    static final long PAUSE = SECOND; // after a failure only the database is asked for this time
+    static final long PAUSE = SECOND; // how long only the database is asked after a failure
     static final long LONGEST_INSERT = 5 * SECOND; // insert() takes at most this long: build() waits that long
     static final long LONGEST_TRANSACTION = 2 * SECOND; // the part of LONGEST_INSERT for Database.insert(), connecting and commit included
 

@@ -111,7 +111,7 @@ export interface SeenOptions {
   lease?: number;
 }
 
-/** What was seen lately: a filter, which the first `add` creates with its window. And claims, to do things once. */
+/** What was seen lately: a filter, which the first `add` creates with its window; and claims, to do things once. */
 export class Seen {
   /** Uses `client` as it is. */
   constructor(client: Client, name: string, options: SeenOptions);

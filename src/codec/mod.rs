@@ -10,9 +10,9 @@
 //!   packed         many items in one string, and their answers in another (BF.BULKADD)
 //! ```
 //!
-//! A decoder checks each count before it uses it, and gets its memory limit from the caller. Native
-//! encodings, Guava's, and chunks allocate no bits before `filter::Plan::check` passes. In
-//! the RDB of another product and in a blob, a layer is allocated when its bits have arrived and
+//! A decoder checks each count before it uses it, and gets its memory limit from the caller. For
+//! native encodings, Guava's, and chunks it allocates no bits before `filter::Plan::check` passes.
+//! For the RDB of another product and a blob it allocates a layer when its bits have arrived and
 //! have the computed length. A released layout never changes.
 
 #![deny(clippy::arithmetic_side_effects, reason = "every input is hostile")]

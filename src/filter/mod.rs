@@ -12,7 +12,7 @@
 //!   estimate   fill and rate right now                    prefetch_hint  prefetch an item early
 //!   expected   memory and rate before a filter is made    merge          the union of filters
 //!   identity   tells filters apart without showing their seeds
-//!   processor  whether code for AVX-512 and BMI2 may run
+//!   processor  whether code for AVX2, AVX-512 and BMI2 may run
 //!   pages/     pages that split: the one structure of filters that grow, count or forget
 //!   paged/     those filters
 //! ```

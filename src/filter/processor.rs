@@ -1,10 +1,10 @@
-//! Whether code for instructions that not every processor has may run.
+//! Whether code for AVX2, AVX-512 and BMI2 may run.
 
 use std::sync::LazyLock;
 
-/// Whether it may run where the processor has the instructions. In a build with debug assertions
-/// the environment variable `REDIS_BLOOM_PORTABLE` forbids it, so that tests run the portable code
-/// on every processor.
+/// Whether such code may run, if the processor has the instructions. In a build with debug
+/// assertions the environment variable `REDIS_BLOOM_PORTABLE` forbids it, so that tests run the
+/// portable code on every processor.
 #[inline(always)]
 pub(in crate::filter) fn allows_extensions() -> bool {
     static PORTABLE: LazyLock<bool> =

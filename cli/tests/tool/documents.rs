@@ -75,7 +75,7 @@ fn the_page_shows_what_the_tool_prints() {
     for (command, mut expected) in examples {
         let mut command = command.to_owned();
         let mut printed = run(&command);
-        if command.contains(ABSENT) && printed != expected {
+        if command.contains(ABSENT) && !printed.contains(ABSENT) {
             // One in 1,000 absent items is found. Two are with a probability of 10^-6.
             [command, expected] = [command, expected].map(|text| text.replace(ABSENT, "a.example"));
             printed = run(&command);

@@ -21,7 +21,7 @@ const (
 	errorRate          = 0.001
 	capacity           = 120_000
 	batch              = 1000
-	pause              = time.Second     // after a failure only the database is asked for this time
+	pause              = time.Second     // how long only the database is asked after a failure
 	LongestInsert      = 5 * time.Second // Insert takes at most this long: Build waits that long
 	longestTransaction = 2 * time.Second // the part of LongestInsert for Database.Insert: its timeout, connecting and commit included
 )

@@ -1,4 +1,4 @@
-// What was seen lately: a filter with a window, which this class creates and fills. And claims, to do things once.
+// What was seen lately: a filter with a window, which `Seen` creates and fills; and claims, to do things once.
 import { checked } from './connection.js';
 
 export class Seen {

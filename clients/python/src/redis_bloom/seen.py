@@ -1,4 +1,4 @@
-"""What was seen lately: a filter with a window, which this class creates and fills. And claims, to do things once.
+"""What was seen lately: a filter with a window, which `Seen` creates and fills; and claims, to do things once.
 
     from redis_bloom import Seen
     seen = Seen(redis.Redis(), "posts", capacity=10_000_000, within=timedelta(days=7))

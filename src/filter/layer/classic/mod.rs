@@ -130,7 +130,7 @@ impl ClassicLayer {
     }
 
     /// Prefetches the lines that the item needs. This function and the other `inline(never)` ones
-    /// wait for memory, and would lengthen the hot path of blocked layers.
+    /// wait for memory anyway. Inlined, they would lengthen the hot path of blocked layers.
     #[inline(never)]
     pub(super) fn prefetch(&self, hash: Hash) {
         self.prefetch_lines(hash);
