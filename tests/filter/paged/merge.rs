@@ -81,14 +81,48 @@ fn a_union_holds_what_its_members_held_at_every_pair_of_sizes() {
     }
 }
 
-/// What growing adds to the rate at least: 3/4 d 2^-r in each planned doubling that has not begun,
-/// and 5/4 d 2^-r in all later ones together (`src/filter/pages/plan.rs`).
+/// What the planned growth adds to the rate: ∫ (1 - x/2) dx of d 2^-r in each doubling, from the
+/// share x on that is split already, and at most 5/4 d 2^-r in all later doublings together
+/// (`src/filter/pages/plan.rs`).
 fn growth_adds(pages: &Pages) -> f64 {
+    const STEPS: u32 = 1_000;
     let plan = pages.plan();
     let planned = plan.first_pages.ilog2() + u32::from(plan.doublings);
-    let begun = pages.pages().len().ilog2() + 1;
+    let now = (pages.pages().len() as f64).log2();
+    let middles = (0..STEPS).map(|step| (f64::from(step) + 0.5) / f64::from(STEPS));
+    let doubling = |level: u32| {
+        let split = (pages.pages().len() as f64 / f64::from(level).exp2() - 1.0).clamp(0.0, 1.0);
+        middles.clone().filter(|x| *x > split).map(|x| 1.0 - x / 2.0).sum::<f64>()
+            / f64::from(STEPS)
+    };
+    let doublings: f64 = (now as u32..planned).map(doubling).sum();
     let unit = f64::from(plan.page_slots) / 1984.0 * 0.5_f64.powi(plan.tag_bits.into());
-    unit * (0.75 * f64::from(planned.saturating_sub(begun)) + 1.25)
+    unit * (doublings + 1.25)
+}
+
+/// A union that has growth planned has room for it, until the next union is refused. One item more
+/// in a hundred at each turn.
+#[test]
+fn a_union_has_room_for_the_growth_it_plans() {
+    let asked = 0.01;
+    let mut united = with(growing(asked), 1, 0..30_000);
+    let doublings = united.pages().plan().doublings;
+    let mut planned = 0;
+    for turn in 0..1_000 {
+        let rate = exact_rate(united.pages()) + growth_adds(united.pages());
+        assert!(rate <= asked, "{turn}: {rate}");
+        planned += u32::from(united.pages().plan().doublings == doublings);
+        let next = with(growing(asked), 2, turn * 300..(turn + 1) * 300);
+        match union(&[Member::Pages(&united), Member::Pages(&next)]) {
+            Ok(more) => united = more.expect("new items"),
+            Err(refused) => {
+                assert_eq!(refused, Error::Unmergeable(Unmergeable::Rate));
+                assert!(planned > 2 && turn > 50, "{planned} of {turn}");
+                return;
+            }
+        }
+    }
+    panic!("nothing was refused");
 }
 
 /// A union of many may be at the limit of its rate, but never above it, also when it grows.
@@ -105,9 +139,7 @@ fn a_union_is_refused_before_it_passes_its_rate() {
             Err(refused) => break refused,
         }
         merged += 1;
-        let rate = exact_rate(united.pages());
-        assert!(rate <= asked, "{merged}");
-        assert!(rate + growth_adds(united.pages()) <= asked, "{merged} and what it has planned");
+        assert!(exact_rate(united.pages()) <= asked, "{merged}");
     };
     assert_eq!(refused, Error::Unmergeable(Unmergeable::Rate));
     assert!(merged >= 4, "{merged} filters of {size} items");
@@ -244,6 +276,16 @@ fn a_layer_below_is_united_if_it_has_room() {
     assert!((0..9_000).all(|number| has(&united, &item(1, number))));
     assert!((0..5_000).all(|number| has(&united, &item(2, number))));
     check_equal(&stored(&united), &united, "above a layer");
+    let members = [Member::Pages(&above), Member::Pages(&other)];
+    let [present, bytes] = members.map(Member::bytes);
+    let bits = present - above.pages().bytes();
+    let mut demand = None;
+    let asked = of(&members, true, |asked| {
+        demand = Some((asked.present, asked.wanted));
+        u64::MAX
+    });
+    assert!(asked.is_ok() && bits > 0);
+    assert_eq!(demand, Some((present, present + bytes - bits)));
     // A layer of other items has no room.
     let refused = union(&[Member::Pages(&above), Member::Layers(&filled(2, 0..1_000))]).map(drop);
     assert!(
