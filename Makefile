@@ -189,7 +189,7 @@ test-pure: ## Unit and property tests of the filter and its codecs; those of bat
 	cargo test $(PURE) $(LOCKED)
 	REDIS_BLOOM_PORTABLE=1 cargo test $(PURE) --test filter $(LOCKED) -- batch:: merge:: mixed:: model:: pages::
 
-# What most tests run is built before. The fuzzers, clients, packages and doc are built beside the tests.
+# What most tests run is built before. The clients, fuzzers, packages and doc are built beside the tests.
 .PHONY: build-tests
 build-tests: build cli ## Build what test-pure, test-server and test-cli run
 	@scripts/setup tests clients monitoring packages fuzz
@@ -203,13 +203,14 @@ test-at-once: ## Tests that compute, with a low priority, beside those that most
 
 .PHONY: test-computing
 test-computing: ## test-pure, test-fuzz and test-huge with a low priority
-	nice -n 10 $(MAKE) --no-print-directory test-pure test-fuzz test-huge
+	nice -n 15 $(MAKE) --no-print-directory test-pure test-fuzz test-huge
 
 # The guards of test-clients have timeouts of 0.1 s: only tests of a low priority run beside it.
 .PHONY: test-waiting
-test-waiting: build ## test-cli, test-monitoring and build-clients at the same time; then test-server, test-clients and test-deployed
+test-waiting: build ## build-clients, then test-cli and test-monitoring at the same time, then test-server, test-clients and test-deployed
 	@scripts/setup tests clients monitoring
-	scripts/at-once test-cli test-monitoring build-clients
+	@$(MAKE) --no-print-directory build-clients
+	scripts/at-once test-cli test-monitoring
 	@$(MAKE) --no-print-directory test-server test-clients test-deployed
 
 # The tests compute little, and the module is the release build: optimizing them takes longer than they gain.
