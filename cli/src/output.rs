@@ -172,8 +172,8 @@ impl Table {
     }
 }
 
-/// If the reader closes the pipe early, as `head` does, the program exits without a message. Its
-/// exit status is that of SIGPIPE, which no script mistakes for an answer.
+/// If the reader closes the pipe early, as `head` does, the program exits without a message. It
+/// exits as a program that SIGPIPE ended. No script takes this status for an answer.
 pub(crate) fn ended_by_reader(error: io::Error) -> Result<(), Error> {
     if error.kind() == io::ErrorKind::BrokenPipe {
         std::process::exit(Exit::ReaderGone as i32);

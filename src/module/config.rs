@@ -43,8 +43,8 @@ pub(crate) fn shown() -> String {
         .join(", ")
 }
 
-/// The values of settings that have no effect here. The defaults are those of the product that has
-/// the setting, so that CONFIG REWRITE writes the same lines as there.
+/// The values of settings that have no effect here. Each has the default of RedisBloom or
+/// valkey-bloom, so that CONFIG REWRITE writes the same lines as with that module.
 static UNUSED: [Setting; 8] = [
     Setting::new(Kind::Rate, 0.5_f64.to_bits()),
     Setting::new(SWITCH, 1),

@@ -102,7 +102,7 @@ impl Share {
         Self([filter.bytes(), 1, layers, sum(Layer::counted), sum(Layer::capacity), 0])
     }
 
-    /// The share of a filter of pages: the layers are those of [`Paged::stack`].
+    /// The share of a filter of pages. [`Paged::stack`] counts its layers.
     pub(crate) fn of_pages(paged: &Paged) -> Self {
         Self::of_pages_with(paged, paged.bytes(), paged.items(BEFORE_ALL))
     }

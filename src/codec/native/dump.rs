@@ -17,8 +17,8 @@
 //!
 //! A dump takes many commands, and the filter may change between them. The copy has each item that
 //! was in the filter throughout, and each page as of one moment (`filter/pages/pieces.rs`). The
-//! last chunk has the item counts and all other numbers of the copy. If the
-//! filter gained a layer or a generation after the dump began, or was replaced, its header differs
+//! last chunk has the item counts and all other numbers of the copy. If the filter gained a layer
+//! or a generation after the dump began, or was replaced, its header differs
 //! (`Plan::dump_identity`), and LOADCHUNK refuses its chunks.
 //!
 //! A filter from RedisBloom is dumped in RedisBloom's format (`redisbloom/`): the same iterators,
