@@ -51,7 +51,7 @@ impl FromIterator<(usize, Vec<u8>)> for Answers {
 }
 
 /// Items with their lengths in front: the format LENGTHS.
-pub fn pack(items: impl IntoIterator<Item = impl AsRef<[u8]>>) -> Vec<u8> {
+pub fn pack(items: impl IntoIterator<Item: AsRef<[u8]>>) -> Vec<u8> {
     let mut packed = Vec::new();
     for item in items {
         let item = item.as_ref();
@@ -71,7 +71,7 @@ pub fn pack(items: impl IntoIterator<Item = impl AsRef<[u8]>>) -> Vec<u8> {
 /// again, but not to a COUNTING filter.
 pub fn add(
     key: &str,
-    items: impl IntoIterator<Item = impl AsRef<[u8]>>,
+    items: impl IntoIterator<Item: AsRef<[u8]>>,
     options: &[&str],
 ) -> impl Iterator<Item = Cmd> {
     batches(cmd("BF.BULKADD").arg(key).arg(options).to_owned(), items)
@@ -79,17 +79,11 @@ pub fn add(
 
 /// BF.BULKEXISTS: queries items. The answer for each is whether it was probably added; no is
 /// certain.
-pub fn exists(
-    key: &str,
-    items: impl IntoIterator<Item = impl AsRef<[u8]>>,
-) -> impl Iterator<Item = Cmd> {
+pub fn exists(key: &str, items: impl IntoIterator<Item: AsRef<[u8]>>) -> impl Iterator<Item = Cmd> {
     batches(cmd("BF.BULKEXISTS").arg(key).to_owned(), items)
 }
 
-fn batches(
-    command: Cmd,
-    items: impl IntoIterator<Item = impl AsRef<[u8]>>,
-) -> impl Iterator<Item = Cmd> {
+fn batches(command: Cmd, items: impl IntoIterator<Item: AsRef<[u8]>>) -> impl Iterator<Item = Cmd> {
     let mut items = items.into_iter();
     std::iter::from_fn(move || {
         let packed = pack(items.by_ref().take(BATCH));

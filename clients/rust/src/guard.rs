@@ -8,15 +8,17 @@ use std::future::{Future, poll_fn};
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::{Pin, pin};
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::task::Poll;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use redis::{FromRedisValue, Script, ToRedisArgs, cmd};
+use tokio::sync::watch;
+use tokio::time::timeout;
 
 use crate::bulk;
-use crate::link::{Blocking, Error, Link, Servers, lock, now};
+use crate::link::{Error, Link, Result, Servers, lock, now};
+use crate::twins::twins;
 
 const BATCH: usize = 1000;
 /// After a failed lookup, how long only the database is queried.
@@ -34,8 +36,7 @@ const JOB_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Keys as a database yields them.
 pub type Keys = Box<dyn Iterator<Item = Vec<u8>> + Send>;
-type Later<T> = Pin<Box<dyn Future<Output = Result<T, Error>> + Send>>;
-type RowsSince = Box<dyn Fn(SystemTime) -> Later<Keys> + Send + Sync>;
+type Later = Pin<Box<dyn Future<Output = Result<Keys>> + Send>>;
 
 /// What `insert` does if the server does not take a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -54,8 +55,7 @@ pub struct Options {
     pub capacity: u64,
     /// Of the lookups of absent rows, the share that still reaches the database: 0.001.
     pub error: f64,
-    /// Whether it is for an `AsyncGuard`, and the callback.
-    catch_up: Option<(bool, RowsSince)>,
+    catch_up: Option<Box<dyn Fn(SystemTime) -> Later + Send + Sync>>,
     /// `Fail`.
     pub on_unavailable: OnUnavailable,
     /// For a connection, and for each reply to a lookup: 100 ms.
@@ -93,25 +93,18 @@ impl Options {
     /// The keys of all rows written since a time, read from the primary database. Without it,
     /// lookups pass to the database after a restart until the next build.
     pub fn catch_up(
-        mut self,
-        rows_since: impl Fn(SystemTime) -> Result<Keys, Error> + Send + Sync + 'static,
+        self,
+        rows_since: impl Fn(SystemTime) -> Result<Keys> + Send + Sync + 'static,
     ) -> Self {
-        let ready = move |since| -> Later<Keys> { Box::pin(std::future::ready(rows_since(since))) };
-        self.catch_up = Some((false, Box::new(ready)));
-        self
+        self.catch_up_async(move |since| std::future::ready(rows_since(since)))
     }
 
-    /// `catch_up` for `AsyncGuard`. Its keys should be in memory: an iterator that waits blocks the
-    /// task.
-    #[cfg(feature = "tokio")]
-    pub fn catch_up_async<F>(
+    /// `catch_up` for `AsyncGuard`, whose task must not block. So the keys should be in memory.
+    pub fn catch_up_async<F: Future<Output = Result<Keys>> + Send + 'static>(
         mut self,
         rows_since: impl Fn(SystemTime) -> F + Send + Sync + 'static,
-    ) -> Self
-    where
-        F: Future<Output = Result<Keys, Error>> + Send + 'static,
-    {
-        self.catch_up = Some((true, Box::new(move |since| Box::pin(rows_since(since)))));
+    ) -> Self {
+        self.catch_up = Some(Box::new(move |since| Box::pin(rows_since(since))));
         self
     }
 }
@@ -159,38 +152,49 @@ struct State {
     stats: Stats,
 }
 
-struct Core<L> {
+struct Core {
     /// Filter, state, new filter, lock: in one slot, because of the braces.
     keys: [String; 4],
     id: String,
     options: Options,
-    reader: L,
-    writer: L,
-    job: L,
+    reader: Link,
+    writer: Link,
+    job: Link,
     state: Mutex<State>,
-    is_closed: AtomicBool,
+    /// The background holds a receiver.
+    closed: watch::Sender<bool>,
 }
 
-impl<L: Link> Core<L> {
-    fn new(servers: &Servers, name: &str, options: Options) -> Result<Arc<Self>, Error> {
-        if options.catch_up.as_ref().is_some_and(|&(is_async, _)| is_async != L::IS_ASYNC) {
-            return Err("a Guard needs catch_up, and an AsyncGuard catch_up_async".into());
-        }
+impl Core {
+    fn new(servers: &Servers, name: &str, is_async: bool, options: Options) -> Result<Arc<Self>> {
         let needs_catch_up =
             options.on_unavailable == OnUnavailable::Later || !options.refresh.is_zero();
         if name.is_empty() || (needs_catch_up && options.catch_up.is_none()) {
             return Err("a guard needs a name; Later and refresh need catch_up".into());
         }
-        Ok(Arc::new(Core {
+        let core = Arc::new(Core {
             keys: ["", ":state", ":new", ":lock"].map(|end| format!("guard:{{{name}}}{end}")),
             id: unique(),
-            reader: L::new(servers, options.timeout),
-            writer: L::new(servers, options.insert_timeout),
-            job: L::new(servers, JOB_TIMEOUT.max(options.insert_timeout)),
+            reader: Link::new(servers, options.timeout, is_async)?,
+            writer: Link::new(servers, options.insert_timeout, is_async)?,
+            job: Link::new(servers, JOB_TIMEOUT.max(options.insert_timeout), is_async)?,
             options,
             state: Mutex::default(),
-            is_closed: AtomicBool::new(false),
-        }))
+            closed: watch::Sender::new(false),
+        });
+        if core.options.catch_up.is_some() {
+            let (worker, working) = (Arc::clone(&core), core.closed.subscribe());
+            let work = async move {
+                worker.work().await;
+                drop(working);
+            };
+            if is_async {
+                tokio::spawn(work);
+            } else {
+                std::thread::spawn(|| now(work));
+            }
+        }
+        Ok(core)
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -224,7 +228,7 @@ impl<L: Link> Core<L> {
     }
 
     /// Of each key a digit: 1 if the filter has it.
-    async fn query(&self, keys: &[&[u8]]) -> Result<String, Error> {
+    async fn query(&self, keys: &[&[u8]]) -> Result<String> {
         let now = Instant::now();
         let (mut sha, is_verified) = {
             let state = self.state();
@@ -261,7 +265,7 @@ impl<L: Link> Core<L> {
     }
 
     /// Learns the token, or makes a new one if the server has forgotten the script of the last one.
-    async fn verify(&self) -> Result<String, Error> {
+    async fn verify(&self) -> Result<String> {
         let [_, mut token] = self.identity(&self.reader, "").await?;
         let is_lost = !token.is_empty() && token == self.state().lost;
         if is_lost {
@@ -276,9 +280,10 @@ impl<L: Link> Core<L> {
         Ok(sha)
     }
 
-    async fn insert(&self, keys: &[&[u8]]) -> Result<(), Error> {
+    async fn insert(&self, key: impl AsRef<[u8]>) -> Result<()> {
+        let key = key.as_ref();
         let begin = Instant::now();
-        let done = self.add(keys).await.and_then(|_| {
+        let done = self.add(&[key]).await.and_then(|_| {
             let in_time = begin.elapsed() <= self.options.commit_within / 2;
             in_time.then_some(()).ok_or(TOO_LATE.into())
         });
@@ -288,7 +293,7 @@ impl<L: Link> Core<L> {
             if !state.known {
                 return Err(error);
             }
-            state.waiting.extend(keys.iter().map(|key| key.to_vec()));
+            state.waiting.insert(key.to_vec());
             drop(state);
             self.warn("the filter takes keys later", &error);
             Ok(())
@@ -296,7 +301,7 @@ impl<L: Link> Core<L> {
     }
 
     /// Adds keys to the filters that exist; returns the identities of the servers that took them.
-    async fn add(&self, keys: &[impl ToRedisArgs + Sync]) -> Result<HashSet<String>, Error> {
+    async fn add(&self, keys: &[impl ToRedisArgs + Sync]) -> Result<HashSet<String>> {
         let mut servers = HashSet::new();
         for batch in keys.chunks(BATCH) {
             servers.insert(self.eval(&self.writer, &script("insert"), 3, batch).await?);
@@ -304,7 +309,7 @@ impl<L: Link> Core<L> {
         Ok(servers)
     }
 
-    async fn build(&self, keys: impl Future<Output = Result<Keys, Error>>) -> Result<(), Error> {
+    async fn build(&self, keys: impl Future<Output = Result<Keys>>) -> Result<()> {
         let Options { capacity, error, commit_within, .. } = self.options;
         let words = (error, capacity, milliseconds(SystemTime::now()));
         let [server, own, begin] =
@@ -321,7 +326,7 @@ impl<L: Link> Core<L> {
     }
 
     /// Late keys, the heartbeat, and a catch-up if one is due.
-    async fn tick(&self) -> Result<(), Error> {
+    async fn tick(&self) -> Result<()> {
         // Read before the waiting keys, which are covered up to this time.
         let clock = milliseconds(SystemTime::now());
         let waiting: Vec<Vec<u8>> = self.state().waiting.iter().cloned().collect();
@@ -334,7 +339,7 @@ impl<L: Link> Core<L> {
         };
         let [stale, refresh] = [STALE, self.options.refresh].map(|span| span.as_millis() as u64);
         // A guard that ends makes no catch-up: the others would wait for it.
-        let lease = if self.is_closed.load(Ordering::SeqCst) { 0 } else { self.lease() };
+        let lease = if *self.closed.borrow() { 0 } else { self.lease() };
         let words = (clock, &self.id, covers, stale, refresh, lease);
         let reply: Vec<String> = self.eval(&self.writer, &script("tick"), 4, words).await?;
         if reply[0] == "no primary" {
@@ -364,15 +369,16 @@ impl<L: Link> Core<L> {
     }
 
     /// Adds the keys of the rows that the filter may lack, and trusts it.
-    async fn catch_up(&self, server: &str, since: &str, begin: &str) -> Result<(), Error> {
-        let Some((_, rows_since)) = &self.options.catch_up else { return Ok(()) };
+    async fn catch_up(&self, server: &str, since: &str, begin: &str) -> Result<()> {
+        let Some(rows_since) = &self.options.catch_up else { return Ok(()) };
         let Options { margin, commit_within, log, .. } = self.options;
         // An insert in flight takes `commit_within` at most.
         let since = Duration::from_millis(since.parse()?).saturating_sub(margin);
         let since = since.saturating_sub(commit_within);
         log(&format!("the filter may lack keys since {} s: catching up", since.as_secs()));
         self.sleep(2 * commit_within).await?;
-        let mut rows = rows_since(UNIX_EPOCH + since).await?.peekable();
+        let rows = rows_since(UNIX_EPOCH + since);
+        let mut rows = self.job.run(rows).await?.peekable();
         while rows.peek().is_some() {
             let batch: Vec<Vec<u8>> = rows.by_ref().take(BATCH).collect();
             self.add(&batch).await?;
@@ -395,7 +401,7 @@ impl<L: Link> Core<L> {
 
     /// Marks the filter as trusted, by a script that this server process alone has: a new one if
     /// `server` is empty.
-    async fn trust(&self, link: &L, server: &str, begin: &str, own: &str) -> Result<String, Error> {
+    async fn trust(&self, link: &Link, server: &str, begin: &str, own: &str) -> Result<String> {
         let [mut process, mut token] = self.identity(link, "").await?;
         if server.is_empty() || token.is_empty() {
             token = unique();
@@ -407,17 +413,17 @@ impl<L: Link> Core<L> {
 
     /// The identity of the server, and the token in use. From then on the server has the script of
     /// `token`.
-    async fn identity(&self, link: &L, token: &str) -> Result<[String; 2], Error> {
+    async fn identity(&self, link: &Link, token: &str) -> Result<[String; 2]> {
         self.eval(link, &lookup_script(token), 2, None::<&str>).await
     }
 
     fn eval<T: FromRedisValue>(
         &self,
-        link: &L,
+        link: &Link,
         script: &str,
         keys: usize,
         words: impl ToRedisArgs,
-    ) -> impl Future<Output = Result<T, Error>> + Send {
+    ) -> impl Future<Output = Result<T>> + Send {
         let mut eval = cmd("EVAL");
         eval.arg(script).arg(keys).arg(&self.keys[..keys]).arg(words);
         async move { link.send(&eval).await }
@@ -435,26 +441,26 @@ impl<L: Link> Core<L> {
     }
 
     /// Fails if the guard was closed.
-    async fn sleep(&self, duration: Duration) -> Result<(), Error> {
-        let end = Instant::now() + duration;
-        while !self.is_closed.load(Ordering::SeqCst) {
-            let rest = end.saturating_duration_since(Instant::now());
-            if rest.is_zero() {
-                return Ok(());
-            }
-            L::sleep(rest).await;
-        }
-        Err("the guard was closed".into())
+    async fn sleep(&self, duration: Duration) -> Result<()> {
+        let mut closed = self.closed.subscribe();
+        let closed = async { timeout(duration, closed.wait_for(|is_closed| *is_closed)).await };
+        self.job.run(closed).await.map_or(Ok(()), |_| Err("the guard was closed".into()))
     }
 
-    /// Adds late keys if the server is there.
-    async fn end(&self) {
+    /// Ends the background, and adds late keys if the server is there.
+    async fn close(&self) {
+        self.closed.send_replace(true);
+        drop(self.job.run(async { timeout(CLOSE, self.closed.closed()).await }).await);
         let known = self.state().known;
         if known && self.tick().await.is_ok() && self.state().waiting.is_empty() {
             let mut leave = cmd("HDEL");
             leave.arg(&self.keys[1]).arg(format!("late:{}", self.id));
             drop(self.writer.query(&leave).await);
         }
+    }
+
+    fn stats(&self) -> Stats {
+        self.state().stats
     }
 
     /// Logs each kind at most once a second.
@@ -469,30 +475,27 @@ impl<L: Link> Core<L> {
     }
 }
 
-/// A filter of all keys in front of a database. Lookups never hide a row, and never fail because of
-/// the filter. Threads may share it; it has one connection for lookups.
-///
-/// - `insert` the key first, then write the row, which commits within `commit_within` of the call
-///   of `insert` or never. If `insert` fails, do not write the row.
-/// - `lookup` queries the database unless there certainly is no row.
-/// - README.md of the library for Python has what else the caller must do.
-///
-/// Dropping it ends its background thread, and adds late keys if the server is there. It waits 2
-/// seconds at most for a `catch_up` that runs, and `insert_timeout` at most for each reply.
-pub struct Guard {
-    core: Arc<Core<Blocking>>,
-    background: Option<std::thread::JoinHandle<()>>,
+twins! {
+    /// A filter of all keys in front of a database. Lookups never hide a row, and never fail
+    /// because of the filter. Threads may share it, and so may tasks an [`AsyncGuard`].
+    ///
+    /// - `insert` the key first, then write the row, which commits within `commit_within` of the
+    ///   call of `insert` or never. If `insert` fails, do not write the row.
+    /// - `lookup` queries the database unless there certainly is no row.
+    /// - README.md of the library for Python has what else the caller must do.
+    ///
+    /// Dropping a `Guard` ends its background thread, and adds late keys if the server is there. It
+    /// waits 2 seconds at most for a `catch_up` that runs, and `insert_timeout` at most for each
+    /// reply. At the end of an `AsyncGuard` call [`close`](AsyncGuard::close), which does the same.
+    Guard, AsyncGuard, new(options: Options),
+    /// What happened so far in this process.
+    stats -> Stats;
+
+    /// Adds a key before its row is written. If it fails, do not write the row: try again.
+    fn insert(&self, key: impl AsRef<[u8]>) -> Result<()>;
 }
 
 impl Guard {
-    /// Takes the address and the credentials, with connections and timeouts of its own.
-    pub fn new(servers: impl Into<Servers>, name: &str, options: Options) -> Result<Guard, Error> {
-        let core = Core::new(&servers.into(), name, options)?;
-        let worker = core.options.catch_up.is_some().then(|| Arc::clone(&core));
-        let background = worker.map(|worker| std::thread::spawn(move || now(worker.work())));
-        Ok(Guard { core, background })
-    }
-
     /// Returns `fetch(key)`. If the row certainly does not exist, returns None without calling
     /// `fetch`.
     pub fn lookup<K: AsRef<[u8]>, Row>(
@@ -500,7 +503,7 @@ impl Guard {
         key: K,
         fetch: impl FnOnce(K) -> Option<Row>,
     ) -> Option<Row> {
-        now(self.core.possible(vec![key])).pop().and_then(fetch)
+        now(self.0.possible(vec![key])).pop().and_then(fetch)
     }
 
     /// `fetch` of those keys whose rows may exist, in one call, with an empty vector if there is
@@ -510,65 +513,31 @@ impl Guard {
         keys: impl IntoIterator<Item = K>,
         fetch: impl FnOnce(Vec<K>) -> Rows,
     ) -> Rows {
-        fetch(now(self.core.possible(keys.into_iter().collect())))
-    }
-
-    /// Adds a key before its row is written. If it fails, do not write the row: try again.
-    pub fn insert(&self, key: impl AsRef<[u8]>) -> Result<(), Error> {
-        now(self.core.insert(&[key.as_ref()]))
+        fetch(now(self.0.possible(keys.into_iter().collect())))
     }
 
     /// Fills a new filter with all keys and puts it in the place of the old one. If it fails, the
     /// old one stays. `keys` must read the database when it is called, not before. Run it again
     /// before the filter holds more than `capacity`, or if many rows were deleted.
-    pub fn build(&self, keys: impl FnOnce() -> Result<Keys, Error>) -> Result<(), Error> {
-        now(self.core.build(async { keys() }))
-    }
-
-    /// What happened so far in this process.
-    pub fn stats(&self) -> Stats {
-        self.core.state().stats
+    pub fn build(&self, keys: impl FnOnce() -> Result<Keys>) -> Result<()> {
+        now(self.0.build(async { keys() }))
     }
 }
 
 impl Drop for Guard {
     fn drop(&mut self) {
-        self.core.is_closed.store(true, Ordering::SeqCst);
-        if let Some(background) = self.background.take() {
-            background.thread().unpark();
-            let end = Instant::now() + CLOSE;
-            while !background.is_finished() && Instant::now() < end {
-                std::thread::sleep(Duration::from_millis(1));
-            }
-        }
-        now(self.core.end());
+        now(self.0.close());
     }
 }
 
-/// [`Guard`] for tokio. Make it inside a runtime, and [`close`](AsyncGuard::close) it at the end.
-#[cfg(feature = "tokio")]
-pub struct AsyncGuard {
-    core: Arc<Core<crate::link::Tokio>>,
-    background: Option<tokio::task::JoinHandle<()>>,
-}
-
-#[cfg(feature = "tokio")]
 impl AsyncGuard {
-    /// As [`Guard::new`].
-    pub fn new(servers: impl Into<Servers>, name: &str, options: Options) -> Result<Self, Error> {
-        let core = Core::new(&servers.into(), name, options)?;
-        let worker = core.options.catch_up.is_some().then(|| Arc::clone(&core));
-        let background = worker.map(|worker| tokio::spawn(async move { worker.work().await }));
-        Ok(AsyncGuard { core, background })
-    }
-
     /// As [`Guard::lookup`].
     pub async fn lookup<K: AsRef<[u8]>, Row, F: Future<Output = Option<Row>>>(
         &self,
         key: K,
         fetch: impl FnOnce(K) -> F,
     ) -> Option<Row> {
-        fetch(self.core.possible(vec![key]).await.pop()?).await
+        fetch(self.0.possible(vec![key]).await.pop()?).await
     }
 
     /// As [`Guard::lookup_many`].
@@ -577,45 +546,23 @@ impl AsyncGuard {
         keys: Vec<K>,
         fetch: impl FnOnce(Vec<K>) -> F,
     ) -> F::Output {
-        fetch(self.core.possible(keys).await).await
-    }
-
-    /// As [`Guard::insert`].
-    pub async fn insert(&self, key: impl AsRef<[u8]>) -> Result<(), Error> {
-        self.core.insert(&[key.as_ref()]).await
+        fetch(self.0.possible(keys).await).await
     }
 
     /// As [`Guard::build`]; `keys` must read the database when it is awaited.
-    pub async fn build(
-        &self,
-        keys: impl Future<Output = Result<Keys, Error>>,
-    ) -> Result<(), Error> {
-        self.core.build(keys).await
+    pub async fn build(&self, keys: impl Future<Output = Result<Keys>>) -> Result<()> {
+        self.0.build(keys).await
     }
 
-    /// As [`Guard::stats`].
-    pub fn stats(&self) -> Stats {
-        self.core.state().stats
-    }
-
-    /// Ends the background, and adds late keys if the server is there. It takes at most as long as
-    /// dropping a [`Guard`].
-    pub async fn close(mut self) {
-        self.core.is_closed.store(true, Ordering::SeqCst);
-        if let Some(background) = self.background.take() {
-            background.abort();
-            drop(tokio::time::timeout(CLOSE, background).await);
-        }
-        self.core.end().await;
+    /// Ends the background, and adds late keys if the server is there.
+    pub async fn close(self) {
+        self.0.close().await;
     }
 }
 
-#[cfg(feature = "tokio")]
 impl Drop for AsyncGuard {
     fn drop(&mut self) {
-        if let Some(background) = &self.background {
-            background.abort();
-        }
+        self.0.closed.send_replace(true);
     }
 }
 

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use redis::{Cmd, cmd};
 
-use crate::link::{Error, Link, Servers};
+use crate::link::{Link, Result, Servers};
 use crate::twins::twins;
 
 /// For each reply.
@@ -37,25 +37,22 @@ impl SeenOptions {
     }
 }
 
-struct Core<L> {
+struct Core {
     key: String,
     options: SeenOptions,
-    link: L,
+    link: Link,
 }
 
-impl<L: Link> Core<L> {
-    fn new(servers: &Servers, name: &str, options: SeenOptions) -> Self {
-        Core { key: name.to_string(), options, link: L::new(servers, TIMEOUT) }
+impl Core {
+    fn new(servers: &Servers, name: &str, is_async: bool, options: SeenOptions) -> Result<Self> {
+        Ok(Core { key: name.into(), options, link: Link::new(servers, TIMEOUT, is_async)? })
     }
 
-    async fn add<T: AsRef<[u8]>>(&self, item: T) -> Result<bool, Error> {
+    async fn add<T: AsRef<[u8]>>(&self, item: T) -> Result<bool> {
         Ok(self.add_many([item]).await?[0])
     }
 
-    async fn add_many<T: AsRef<[u8]>>(
-        &self,
-        items: impl IntoIterator<Item = T>,
-    ) -> Result<Vec<bool>, Error> {
+    async fn add_many(&self, items: impl IntoIterator<Item: AsRef<[u8]>>) -> Result<Vec<bool>> {
         let SeenOptions { capacity, error, within, refresh, .. } = self.options;
         // With these words, a filter that is lost is recreated with its window.
         let mut insert = cmd("BF.INSERT");
@@ -67,14 +64,11 @@ impl<L: Link> Core<L> {
         self.send(insert.arg("ITEMS"), items).await
     }
 
-    async fn has<T: AsRef<[u8]>>(&self, item: T) -> Result<bool, Error> {
+    async fn has<T: AsRef<[u8]>>(&self, item: T) -> Result<bool> {
         Ok(self.has_many([item]).await?[0])
     }
 
-    async fn has_many<T: AsRef<[u8]>>(
-        &self,
-        items: impl IntoIterator<Item = T>,
-    ) -> Result<Vec<bool>, Error> {
+    async fn has_many(&self, items: impl IntoIterator<Item: AsRef<[u8]>>) -> Result<Vec<bool>> {
         self.send(cmd("BF.MEXISTS").arg(&self.key), items).await
     }
 
@@ -82,7 +76,7 @@ impl<L: Link> Core<L> {
         &self,
         command: &mut Cmd,
         items: impl IntoIterator<Item = T>,
-    ) -> Result<Vec<bool>, Error> {
+    ) -> Result<Vec<bool>> {
         let mut items = items.into_iter().peekable();
         if items.peek().is_none() {
             return Ok(Vec::new());
@@ -93,29 +87,21 @@ impl<L: Link> Core<L> {
         self.link.send(command).await
     }
 
-    async fn claim<T: AsRef<[u8]>>(
-        &self,
-        items: impl IntoIterator<Item = T>,
-    ) -> Result<Vec<T>, Error> {
-        let (mut mine, mut claimed) = (Vec::<T>::new(), Ok(()));
-        for item in items {
-            let mut claim = cmd("SET");
-            claim.arg(self.claim_of(&item)).arg("").arg("NX");
-            claim.arg("PX").arg(self.options.lease.as_millis() as u64);
-            match self.link.send::<Option<String>>(&claim).await {
-                Ok(Some(_)) => mine.push(item),
-                Ok(None) => {}
-                Err(error) => {
-                    claimed = Err(error);
-                    break;
+    async fn claim<T: AsRef<[u8]>>(&self, items: impl IntoIterator<Item = T>) -> Result<Vec<T>> {
+        let mut mine = Vec::new();
+        let known = async {
+            for item in items {
+                let mut claim = cmd("SET");
+                claim.arg(self.claim_of(&item)).arg("").arg("NX");
+                claim.arg("PX").arg(self.options.lease.as_millis() as u64);
+                if self.link.send::<Option<String>>(&claim).await?.is_some() {
+                    mine.push(item);
                 }
             }
-        }
-        // After the claims: `done` adds the item before it ends the claim. An error ends all.
-        let known = match claimed {
-            Ok(()) => self.has_many(&mine).await,
-            Err(error) => Err(error),
+            // After the claims: `done` adds the item before it ends the claim.
+            self.has_many(&mine).await
         };
+        let known = known.await;
         let mut new = Vec::new();
         for (i, item) in mine.into_iter().enumerate() {
             if known.as_ref().is_ok_and(|known| !known[i]) {
@@ -127,12 +113,12 @@ impl<L: Link> Core<L> {
         known.map(|_| new)
     }
 
-    async fn done<T: AsRef<[u8]>>(&self, item: T) -> Result<(), Error> {
+    async fn done<T: AsRef<[u8]>>(&self, item: T) -> Result<()> {
         self.add(&item).await?;
         self.release(item).await
     }
 
-    async fn release<T: AsRef<[u8]>>(&self, item: T) -> Result<(), Error> {
+    async fn release<T: AsRef<[u8]>>(&self, item: T) -> Result<()> {
         self.link.query(cmd("UNLINK").arg(self.claim_of(&item))).await?;
         Ok(())
     }
@@ -147,19 +133,19 @@ twins! {
     Seen, AsyncSeen, new(options: SeenOptions);
 
     /// Marks an item as seen. Returns whether it was new.
-    fn add(&self, item: impl AsRef<[u8]>) -> Result<bool, Error>;
+    fn add(&self, item: impl AsRef<[u8]>) -> Result<bool>;
     /// Marks items as seen. Returns for each whether it was new.
-    fn add_many(&self, items: impl IntoIterator<Item = impl AsRef<[u8]>>)
-        -> Result<Vec<bool>, Error>;
+    fn add_many(&self, items: impl IntoIterator<Item: AsRef<[u8]>>)
+        -> Result<Vec<bool>>;
     /// Whether the item was seen; no is certain. Nothing changes.
-    fn has(&self, item: impl AsRef<[u8]>) -> Result<bool, Error>;
+    fn has(&self, item: impl AsRef<[u8]>) -> Result<bool>;
     /// Returns for each item whether it was seen. Nothing changes.
-    fn has_many(&self, items: impl IntoIterator<Item = impl AsRef<[u8]>>)
-        -> Result<Vec<bool>, Error>;
+    fn has_many(&self, items: impl IntoIterator<Item: AsRef<[u8]>>)
+        -> Result<Vec<bool>>;
     /// Those of the items that nobody has done or has claimed: they are the caller's now.
-    fn claim<T: AsRef<[u8]>>(&self, items: impl IntoIterator<Item = T>) -> Result<Vec<T>, Error>;
+    fn claim<T: AsRef<[u8]>>(&self, items: impl IntoIterator<Item = T>) -> Result<Vec<T>>;
     /// Marks a claimed item as seen, after its work is stored, and ends the claim.
-    fn done(&self, item: impl AsRef<[u8]>) -> Result<(), Error>;
+    fn done(&self, item: impl AsRef<[u8]>) -> Result<()>;
     /// Ends a claim without marking the item.
-    fn release(&self, item: impl AsRef<[u8]>) -> Result<(), Error>;
+    fn release(&self, item: impl AsRef<[u8]>) -> Result<()>;
 }

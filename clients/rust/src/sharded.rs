@@ -1,16 +1,16 @@
 //! A client of sharded filters, as docs/reference/sharding.md specifies them;
 //! `redis-bloom create --shards` makes them.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::HashMap;
 use std::fmt::Display;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use redis::cmd;
-use redis_bloom_sharding::{Descriptor, shard_of};
+use redis_bloom_sharding::{BASE_MARK, Descriptor, marks, shard_of};
 
-use crate::link::{Error, Link, Servers, lock};
+use crate::link::{Link, Result, Servers, lock};
 use crate::twins::twins;
 
 /// After a failure, how long a shard, or the descriptor, is not queried.
@@ -18,19 +18,7 @@ const PAUSE: Duration = Duration::from_secs(1);
 /// For each reply to a query, and to an addition.
 const TIMEOUT: Duration = Duration::from_millis(100);
 const ADD_TIMEOUT: Duration = Duration::from_secs(1);
-const BASE_MARK: &str = "filter: complete";
 const TOO_OLD: &str = "the descriptor is too old";
-
-/// For each shard the item that marks it as complete: `filter: complete K` with the smallest K of
-/// that shard.
-pub fn marks(shards: u16) -> Vec<String> {
-    let mut found = BTreeMap::new();
-    let mut items = (0u64..).map(|number| format!("{BASE_MARK} {number}"));
-    while let (true, Some(item)) = (found.len() < shards.into(), items.next()) {
-        found.entry(shard_of(item.as_bytes(), shards)).or_insert(item);
-    }
-    found.into_values().collect()
-}
 
 /// The items that have an answer that can be trusted.
 type Answers<'a> = HashMap<&'a [u8], bool>;
@@ -58,7 +46,7 @@ impl Known {
 
     /// Fails when the descriptor is older than two times `poll`: a rebuild relies on every addition
     /// being done by then.
-    fn check_age(&self) -> Result<(), Error> {
+    fn check_age(&self) -> Result<()> {
         let limit = self.poll().saturating_mul(2);
         if self.read_at.elapsed() > limit { Err(TOO_OLD.into()) } else { Ok(()) }
     }
@@ -76,30 +64,30 @@ fn is_stale(error: &dyn Display) -> bool {
     is_gone(error) || text.contains("belongs to shard") || text == TOO_OLD
 }
 
-struct Core<L> {
+struct Core {
     name: String,
-    reader: L,
-    writer: L,
+    reader: Link,
+    writer: Link,
     known: Mutex<Option<Arc<Known>>>,
     /// By key: when it may be queried again.
     resume_at: Mutex<HashMap<Vec<u8>, Instant>>,
     failures: AtomicU64,
 }
 
-impl<L: Link> Core<L> {
-    fn new(servers: &Servers, name: &str) -> Self {
-        Core {
+impl Core {
+    fn new(servers: &Servers, name: &str, is_async: bool) -> Result<Self> {
+        Ok(Core {
             name: name.to_string(),
-            reader: L::new(servers, TIMEOUT),
-            writer: L::new(servers, ADD_TIMEOUT),
+            reader: Link::new(servers, TIMEOUT, is_async)?,
+            writer: Link::new(servers, ADD_TIMEOUT, is_async)?,
             known: Mutex::new(None),
             resume_at: Mutex::new(HashMap::new()),
             failures: AtomicU64::new(0),
-        }
+        })
     }
 
     /// The descriptor, read again if it is older than its `poll`, or if `again`.
-    async fn read(&self, link: &L, again: bool) -> Result<Arc<Known>, Error> {
+    async fn read(&self, link: &Link, again: bool) -> Result<Arc<Known>> {
         let now = Instant::now();
         let known = lock(&self.known).clone();
         if let Some(known) = known
@@ -200,7 +188,7 @@ impl<L: Link> Core<L> {
         lock(&self.resume_at).insert(key.to_vec(), Instant::now() + PAUSE);
     }
 
-    async fn add<T: AsRef<[u8]>>(&self, items: &[T]) -> Result<(), Error> {
+    async fn add<T: AsRef<[u8]>>(&self, items: &[T]) -> Result<()> {
         let items: Vec<&[u8]> = items.iter().map(AsRef::as_ref).collect();
         match self.add_once(&items, false).await {
             Err(error) if is_stale(&error) => self.add_once(&items, true).await,
@@ -208,7 +196,7 @@ impl<L: Link> Core<L> {
         }
     }
 
-    async fn add_once(&self, items: &[&[u8]], again: bool) -> Result<(), Error> {
+    async fn add_once(&self, items: &[&[u8]], again: bool) -> Result<()> {
         let known = self.read(&self.writer, again).await?;
         let filled = known.descriptor.filled();
         let filled =
@@ -230,12 +218,12 @@ impl<L: Link> Core<L> {
         known.check_age()
     }
 
-    async fn mark(&self) -> Result<(), Error> {
+    async fn mark(&self) -> Result<()> {
         let known = self.read(&self.writer, true).await?;
         self.add(&known.marks).await
     }
 
-    async fn failures(&self) -> u64 {
+    fn failures(&self) -> u64 {
         self.failures.load(Ordering::Relaxed)
     }
 }
@@ -245,15 +233,15 @@ twins! {
     /// mark, which `mark` adds after the first load. So a shard that is lost and recreated empty
     /// hides nothing. If adds refill it, it contains the mark by chance, with the probability of
     /// the error rate.
-    ShardedFilter, AsyncShardedFilter, new();
+    ShardedFilter, AsyncShardedFilter, new(),
+    /// How often the descriptor or a shard gave no answer: a metric to watch.
+    failures -> u64;
 
     /// Of each item true, false (certainly not added) or None (no answer that can be trusted).
     fn has(&self, items: &[impl AsRef<[u8]>]) -> Vec<Option<bool>>;
     /// Adds items to their shards, and while the filter is rebuilt to those of both generations. If
     /// it fails, some may be missing: add them again.
-    fn add(&self, items: &[impl AsRef<[u8]>]) -> Result<(), Error>;
+    fn add(&self, items: &[impl AsRef<[u8]>]) -> Result<()>;
     /// Marks the shards as complete, after all items were added.
-    fn mark(&self) -> Result<(), Error>;
-    /// How often the descriptor or a shard gave no answer: a metric to watch.
-    fn failures(&self) -> u64;
+    fn mark(&self) -> Result<()>;
 }

@@ -1,42 +1,54 @@
 //! One description of a type for its blocking form and its form for tokio.
 
 /// `pub struct SYNC` and `pub struct ASYNC` over one `Core`, with these methods of it. `now` runs
-/// those of the first, and tokio awaits those of the second.
+/// those of the first, and tokio awaits those of the second. The one after `new` waits for
+/// nothing.
 macro_rules! twins {
-    ($(#[$about:meta])* $sync:ident, $asynchronous:ident, new($($option:ident: $kind:ty),*);
+    ($(#[$about:meta])* $sync:ident, $asynchronous:ident, new($($option:ident: $kind:ty),*)
+       $(, $(#[$says:meta])* $get:ident -> $value:ty)?;
      $($(#[$does:meta])*
        fn $name:ident$(<$generic:ident: $bound:path>)?(&self $(, $word:ident: $type:ty)*)
            -> $result:ty;)*) => {
         $(#[$about])*
-        pub struct $sync(Core<crate::link::Blocking>);
+        pub struct $sync(std::sync::Arc<Core>);
 
         impl $sync {
             /// Takes addresses and credentials, with connections and timeouts of its own.
-            pub fn new(servers: impl Into<Servers>, name: &str $(, $option: $kind)*) -> Self {
-                Self(Core::new(&servers.into(), name $(, $option)*))
+            pub fn new(servers: impl Into<Servers>, name: &str $(, $option: $kind)*)
+                -> Result<Self> {
+                Ok(Self(Core::new(&servers.into(), name, false $(, $option)*)?.into()))
             }
 
             $($(#[$does])*
             pub fn $name$(<$generic: $bound>)?(&self $(, $word: $type)*) -> $result {
                 crate::link::now(self.0.$name($($word),*))
             })*
+
+            $($(#[$says])*
+            pub fn $get(&self) -> $value {
+                self.0.$get()
+            })?
         }
 
         #[doc = concat!("[`", stringify!($sync), "`] for tokio.")]
-        #[cfg(feature = "tokio")]
-        pub struct $asynchronous(Core<crate::link::Tokio>);
+        pub struct $asynchronous(std::sync::Arc<Core>);
 
-        #[cfg(feature = "tokio")]
         impl $asynchronous {
             #[doc = concat!("As [`", stringify!($sync), "::new`].")]
-            pub fn new(servers: impl Into<Servers>, name: &str $(, $option: $kind)*) -> Self {
-                Self(Core::new(&servers.into(), name $(, $option)*))
+            pub fn new(servers: impl Into<Servers>, name: &str $(, $option: $kind)*)
+                -> Result<Self> {
+                Ok(Self(Core::new(&servers.into(), name, true $(, $option)*)?.into()))
             }
 
             $($(#[$does])*
             pub async fn $name$(<$generic: $bound>)?(&self $(, $word: $type)*) -> $result {
                 self.0.$name($($word),*).await
             })*
+
+            $($(#[$says])*
+            pub fn $get(&self) -> $value {
+                self.0.$get()
+            })?
         }
     };
 }

@@ -2,24 +2,25 @@
 //! says what this program reads and prints: `filter_worker NAME URL blocking|tokio`.
 
 use redis_bloom_client::{AsyncShardedFilter, Error, Servers, ShardedFilter};
+use tokio::runtime::Runtime;
 
 enum Filter {
     Blocking(ShardedFilter),
-    Tokio(AsyncShardedFilter),
+    Tokio(Runtime, AsyncShardedFilter),
 }
 
-async fn answer(filter: &Filter, line: &str) -> Result<String, Error> {
+fn answer(filter: &Filter, line: &str) -> Result<String, Error> {
     let words: Vec<&str> = line.split(' ').collect();
     let items = &words[1..];
     match (words[0], filter) {
         ("add", Filter::Blocking(filter)) => filter.add(items)?,
-        ("add", Filter::Tokio(filter)) => filter.add(items).await?,
+        ("add", Filter::Tokio(runtime, filter)) => runtime.block_on(filter.add(items))?,
         ("mark", Filter::Blocking(filter)) => filter.mark()?,
-        ("mark", Filter::Tokio(filter)) => filter.mark().await?,
+        ("mark", Filter::Tokio(runtime, filter)) => runtime.block_on(filter.mark())?,
         (_, filter) => {
             let answers = match filter {
                 Filter::Blocking(filter) => filter.has(items),
-                Filter::Tokio(filter) => filter.has(items).await,
+                Filter::Tokio(runtime, filter) => runtime.block_on(filter.has(items)),
             };
             let digit = |answer| match answer {
                 Some(true) => '1',
@@ -32,16 +33,15 @@ async fn answer(filter: &Filter, line: &str) -> Result<String, Error> {
     Ok("ok".into())
 }
 
-#[tokio::main(flavor = "current_thread")]
-async fn main() -> Result<(), Error> {
+fn main() -> Result<(), Error> {
     let words: Vec<String> = std::env::args().collect();
     let servers = Servers::cluster([words[2].as_str()])?;
     let filter = match words[3].as_str() {
-        "tokio" => Filter::Tokio(AsyncShardedFilter::new(servers, &words[1])),
-        _ => Filter::Blocking(ShardedFilter::new(servers, &words[1])),
+        "tokio" => Filter::Tokio(Runtime::new()?, AsyncShardedFilter::new(servers, &words[1])?),
+        _ => Filter::Blocking(ShardedFilter::new(servers, &words[1])?),
     };
     for line in std::io::stdin().lines() {
-        let answer = answer(&filter, &line?).await;
+        let answer = answer(&filter, &line?);
         println!("{}", answer.unwrap_or_else(|error| format!("raised {error}").replace('\n', " ")));
     }
     Ok(())

@@ -4,10 +4,11 @@
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use redis_bloom_client::{AsyncGuard, Error, Guard, Keys, Options, Servers};
+use tokio::runtime::Runtime;
 
 enum Either {
     Blocking(Guard),
-    Tokio(AsyncGuard),
+    Tokio(Runtime, AsyncGuard),
 }
 
 fn rows(path: &str, since: SystemTime) -> Result<Keys, Error> {
@@ -22,21 +23,25 @@ fn rows(path: &str, since: SystemTime) -> Result<Keys, Error> {
     Ok(Box::new(keys.into_iter()))
 }
 
-async fn answer(guard: &Either, path: &str, line: &str) -> Result<String, Error> {
+fn answer(guard: &Either, path: &str, line: &str) -> Result<String, Error> {
     let (command, key) = line.split_once(' ').unwrap_or((line, ""));
     let stats = match guard {
         Either::Blocking(guard) => guard.stats(),
-        Either::Tokio(guard) => guard.stats(),
+        Either::Tokio(_, guard) => guard.stats(),
     };
     match (command, guard) {
         ("insert", Either::Blocking(guard)) => guard.insert(key)?,
-        ("insert", Either::Tokio(guard)) => guard.insert(key).await?,
+        ("insert", Either::Tokio(runtime, guard)) => runtime.block_on(guard.insert(key))?,
         ("build", Either::Blocking(guard)) => guard.build(|| rows(path, UNIX_EPOCH))?,
-        ("build", Either::Tokio(guard)) => guard.build(async { rows(path, UNIX_EPOCH) }).await?,
+        ("build", Either::Tokio(runtime, guard)) => {
+            runtime.block_on(guard.build(async { rows(path, UNIX_EPOCH) }))?
+        }
         ("lookup", guard) => {
             let found = match guard {
                 Either::Blocking(guard) => guard.lookup(key, |_| Some(())),
-                Either::Tokio(guard) => guard.lookup(key, async |_| Some(())).await,
+                Either::Tokio(runtime, guard) => {
+                    runtime.block_on(guard.lookup(key, async |_| Some(())))
+                }
             };
             return Ok(if found.is_some() { "possible" } else { "absent" }.into());
         }
@@ -45,8 +50,7 @@ async fn answer(guard: &Either, path: &str, line: &str) -> Result<String, Error>
     Ok("ok".into())
 }
 
-#[tokio::main]
-async fn main() -> Result<(), Error> {
+fn main() -> Result<(), Error> {
     let words: Vec<String> = std::env::args().collect();
     let servers = match words[1].as_str() {
         "cluster" => Servers::cluster([words[2].as_str()])?,
@@ -60,16 +64,16 @@ async fn main() -> Result<(), Error> {
     (options.timeout, options.insert_timeout) =
         (Duration::from_millis(500), Duration::from_millis(500));
     options.log = |_| ();
+    let options = options.catch_up(move |since| rows(&database, since));
     let guard = if words[1] == "tokio" {
-        let options =
-            options.catch_up_async(move |since| std::future::ready(rows(&database, since)));
-        Either::Tokio(AsyncGuard::new(servers, "users", options)?)
+        let runtime = Runtime::new()?;
+        let guard = runtime.block_on(async { AsyncGuard::new(servers, "users", options) })?;
+        Either::Tokio(runtime, guard)
     } else {
-        let options = options.catch_up(move |since| rows(&database, since));
         Either::Blocking(Guard::new(servers, "users", options)?)
     };
     for line in std::io::stdin().lines() {
-        let answer = answer(&guard, &path, &line?).await;
+        let answer = answer(&guard, &path, &line?);
         println!("{}", answer.unwrap_or_else(|error| format!("raised {error}").replace('\n', " ")));
     }
     Ok(())

@@ -1,6 +1,7 @@
 //! What a sharded filter is made of: the rule for its items, the keys of the shards, their
-//! capacity, and the hash that lists them. `docs/reference/sharding.md` specifies all of it. This
-//! crate sends no commands: the library for Rust and the CLI do.
+//! capacity, the marks of complete shards, and the hash that lists the shards.
+//! `docs/reference/sharding.md` specifies all of it. This crate sends no commands: the library for
+//! Rust and the CLI do.
 //!
 //! ```text
 //!   name ──HGETALL──▶ descriptor ──▶ generation ──┐
@@ -8,6 +9,8 @@
 //! ```
 //!
 //! Nothing of this can change: clients in many languages compute the same numbers.
+
+use std::collections::BTreeMap;
 
 mod capacity;
 mod descriptor;
@@ -28,4 +31,19 @@ pub const MAX_SHARDS: u16 = 1024;
 #[must_use]
 pub fn shard_of(item: &[u8], count: u16) -> u16 {
     ((u64::from(crc32fast::hash(item)) * u64::from(count)) >> 32) as u16
+}
+
+/// The item that marks the base of a sharded filter as complete.
+pub const BASE_MARK: &str = "filter: complete";
+
+/// For each shard the item that marks it as complete: `filter: complete K` with the smallest K of
+/// that shard. Clients add it last, and trust a "no" only if the shard contains it.
+#[must_use]
+pub fn marks(shards: u16) -> Vec<String> {
+    let mut found = BTreeMap::new();
+    let mut items = (0u64..).map(|number| format!("{BASE_MARK} {number}"));
+    while let (true, Some(item)) = (found.len() < shards.into(), items.next()) {
+        found.entry(shard_of(item.as_bytes(), shards)).or_insert(item);
+    }
+    found.into_values().collect()
 }
