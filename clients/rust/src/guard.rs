@@ -417,16 +417,14 @@ impl Core {
         self.eval(link, &lookup_script(token), 2, None::<&str>).await
     }
 
-    fn eval<T: FromRedisValue>(
+    async fn eval<T: FromRedisValue>(
         &self,
         link: &Link,
         script: &str,
         keys: usize,
-        words: impl ToRedisArgs,
-    ) -> impl Future<Output = Result<T>> + Send {
-        let mut eval = cmd("EVAL");
-        eval.arg(script).arg(keys).arg(&self.keys[..keys]).arg(words);
-        async move { link.send(&eval).await }
+        words: impl ToRedisArgs + Send,
+    ) -> Result<T> {
+        link.send(cmd("EVAL").arg(script).arg(keys).arg(&self.keys[..keys]).arg(words)).await
     }
 
     async fn work(&self) {
