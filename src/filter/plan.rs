@@ -8,10 +8,9 @@
 //! rate, because those products always compute it (`foreign/redisbloom.rs`).
 //!
 //! A forged number costs nothing but the refusal, because the plan allocates nothing. Each page is
-//! checked as it is read (`Page::from_words`), and the number of slots by `Pages::from_pages`. Two
-//! things are not checked: that [`Generation::items`](super::paged::Generation::items) match the
-//! slots, and that each slot has the number of a generation. Such a filter answers as a filter with
-//! other items would.
+//! checked as it is read (`Page::from_words`). Two things are not checked: that
+//! [`Generation::items`](super::paged::Generation::items) match the slots, and that each slot has
+//! the number of a generation. Such a filter answers as a filter with other items would.
 
 use super::{
     error::{Error, NOT_ADDRESSABLE},

@@ -9,7 +9,7 @@
 //!
 //! Each stage reads only memory that the stage before has prefetched, and 64 waits overlap.
 
-use super::{Address, Pages, block, page::Place, select::with_select};
+use super::{Address, Pages, block, page::Place, words::with_select};
 use crate::filter::{
     error::Error,
     hash::Hash,

@@ -11,7 +11,7 @@
 //! ```
 //!
 //! The i-th one ends bucket i, and each zero before it stands for a slot. So the slots of a bucket
-//! lie between two ones (`select.rs`). Both sides grow into the gap, which is shorter than a word.
+//! lie between two ones. Both sides grow into the gap, which is shorter than a word.
 //! A slot has w bits. W is the least number of words, so n slots have exactly one form.
 //!
 //! Bender et al., "Don't Thrash: How to Cache Your Hash on Flash" (2012); Pandey et al., "A
@@ -21,9 +21,10 @@ use std::{hint::select_unpredictable, ops::Range};
 
 use super::{
     Generations,
-    select::{Portable, Select},
     slot::Format,
-    words::{WORD, clear, low, read, replace, set, shift_down, shift_up, without},
+    words::{
+        Portable, Select, WORD, clear, low, read, replace, set, shift_down, shift_up, without,
+    },
 };
 
 /// Buckets of a block.

@@ -48,7 +48,6 @@ mod page;
 mod pieces;
 mod plan;
 mod sample;
-mod select;
 mod size;
 mod slot;
 mod unite;
@@ -63,8 +62,8 @@ pub use slot::Format;
 
 pub(super) use page::PAGE_BUCKETS;
 use page::{Place, Spot};
-use select::{Select, with_select};
 use slot::marker;
+use words::{Portable, Select, with_select};
 
 use super::{error::Error, hash::Hash};
 
@@ -159,21 +158,22 @@ impl Levels {
         Self { level: level as u8, tag_bits, payload_bits: plan.payload.bits() }
     }
 
-    /// The page of an address in a table of `pages` pages, and its level above the lower one.
+    /// The page of an address in a table of `pages` pages, and its level. The number of a page is
+    /// one of its addresses.
     #[inline(always)]
-    fn page(self, address: u64, pages: usize) -> (usize, usize) {
+    fn page(self, address: u64, pages: usize) -> (usize, u32) {
         let lower = 1 << self.level;
         let page = address as usize & (lower - 1);
         let above = usize::from(page < pages - lower);
-        (page | address as usize & above << self.level, above)
+        (page | address as usize & above << self.level, u32::from(self.level) + above as u32)
     }
 
     /// Where an item belongs in a table of `pages` pages.
     #[inline(always)]
     fn address(self, hash: Hash, pages: usize) -> Address {
-        let (page, above) = self.page(hash.block, pages);
-        let format = Format { tag_bits: self.tag_bits[above], payload_bits: self.payload_bits };
-        let level = usize::from(self.level) + above;
+        let (page, level) = self.page(hash.block, pages);
+        let tag_bits = self.tag_bits[(level - u32::from(self.level)) as usize];
+        let format = Format { tag_bits, payload_bits: self.payload_bits };
         Address { page, format, place: Place::of(hash), tag: hash.block >> level }
     }
 }
@@ -186,22 +186,6 @@ struct Address {
     place: Place,
     /// The bits of the tag; as many as the hash has.
     tag: u64,
-}
-
-impl Address {
-    /// Where the item belongs in its page.
-    #[inline(always)]
-    fn spot(self, page: &Page) -> Spot {
-        page.spot(self.format, self.place, self.tag)
-    }
-}
-
-/// The level of a page in a table of `pages` pages.
-#[inline(always)]
-fn level_of(page: usize, pages: usize) -> u32 {
-    let level = pages.ilog2();
-    let is_split = page < pages - (1 << level) || page >= 1 << level;
-    level + u32::from(is_split)
 }
 
 /// Updates `bytes` after a page that had `before` allocated words was changed.
@@ -219,14 +203,15 @@ impl Pages {
     /// `Error::OutOfMemory`, and those of [`Plan::check`].
     pub fn new(plan: Plan) -> Result<Self, Error> {
         plan.check()?;
-        Ok(Self::of(plan, empty(plan.first_pages as usize)?))
+        Ok(Self::of(plan, empty(plan.first_pages as usize)?, 0, 0))
     }
 
-    /// A structure with a checked plan and a table. Its slots are not counted yet.
-    fn of(plan: Plan, table: Vec<Page>) -> Self {
+    /// The structure of a checked plan with these pages, each of the format of its level. The
+    /// newest generation is 0 until [`Self::turn`].
+    fn of(plan: Plan, table: Vec<Page>, slots: u64, copies: u64) -> Self {
         let bytes = table.iter().map(Page::bytes).sum();
         let levels = Levels::new(&plan, table.len() as u64);
-        Self { table, slots: 0, copies: 0, bytes, plan, levels, newest: 0, alive: 1 }
+        Self { table, slots, copies, bytes, plan, levels, newest: 0, alive: 1 }
     }
 
     /// The numbers with which it was made.
@@ -297,36 +282,18 @@ impl Pages {
         Ok(Self { table, ..*self })
     }
 
-    /// The structure with these pages, in order; each was read with the format of its level. Checks
-    /// everything that the structure relies on, except the plan ([`Plan::check`]). The newest
-    /// generation is 0 until [`Self::turn`].
-    ///
-    /// # Errors
-    /// `Error::Capacity` if there is no page, or more slots than the pages may have, or more copies
-    /// than slots.
-    fn from_pages(plan: Plan, table: Vec<Page>, copies: u64) -> Result<Self, Error> {
-        let pages = table.len() as u64;
-        let slots = table.iter().map(Page::count).sum::<u64>();
-        let most = plan.most_slots(pages);
-        let counted = if plan.counts_copies() {
-            copies <= slots && slots - copies <= most
-        } else {
-            copies == 0
-        };
-        let sound = (1..=MAX_PAGES).contains(&pages) && counted;
-        if !sound {
-            return Err(Error::Capacity(slots));
-        }
-        Ok(Self { slots, copies, ..Self::of(plan, table) })
+    /// The page of an item, and where it belongs there.
+    #[inline(always)]
+    fn spot(&self, hash: Hash) -> (usize, Spot) {
+        let Address { page, format, place, tag } = self.levels.address(hash, self.table.len());
+        (page, self.table[page].spot(format, place, tag))
     }
 
     /// Looks for the slot that matches an item; returns its payload.
     pub fn find(&self, hash: Hash) -> Option<u64> {
         with_select!(select => {
-            let at = self.levels.address(hash, self.table.len());
-            let page = &self.table[at.page];
-            let spot = at.spot(page);
-            let (_, slot) = page.find(select, spot).slot?;
+            let (page, spot) = self.spot(hash);
+            let (_, slot) = self.table[page].find(select, spot).slot?;
             Some(spot.format.payload(slot))
         })
     }
@@ -359,11 +326,8 @@ impl Pages {
         fresh: u64,
         change: impl FnOnce(u64) -> u64,
     ) -> Result<Option<u64>, Error> {
-        let pages = self.table.len();
-        let at = self.levels.address(hash, pages);
-        let page = &mut self.table[at.page];
-        let spot = at.spot(page);
-        let format = spot.format;
+        let ((number, spot), pages) = (self.spot(hash), self.table.len() as u64);
+        let (format, page) = (spot.format, &mut self.table[number]);
         let found = page.find(select, spot);
         if let Some((index, slot)) = found.slot {
             let payload = format.payload(slot);
@@ -374,11 +338,12 @@ impl Pages {
             }
             return Ok(Some(payload));
         }
-        if self.slots >= self.plan.most_slots(pages as u64) {
-            return self.insert_and_split(hash, fresh).map(|()| None);
+        let slot = format.slot(spot.tag, fresh);
+        if self.slots >= self.plan.most_slots(pages) {
+            return self.insert_and_split(number, spot, found.end, slot).map(|()| None);
         }
         let before = page.allocated();
-        page.insert(select, spot, found.end, format.slot(spot.tag, fresh))?;
+        page.insert(select, spot, found.end, slot)?;
         resized(&mut self.bytes, before, page);
         self.slots += 1;
         Ok(None)
@@ -389,10 +354,8 @@ impl Pages {
     #[inline(always)]
     fn lower_by(&mut self, select: impl Select, hash: Hash) -> u64 {
         let most = self.plan.payload.most();
-        let at = self.levels.address(hash, self.table.len());
-        let page = &mut self.table[at.page];
-        let spot = at.spot(page);
-        let format = spot.format;
+        let (number, spot) = self.spot(hash);
+        let (format, page) = (spot.format, &mut self.table[number]);
         let Some((index, slot)) = page.find(select, spot).slot else {
             return 0;
         };
@@ -421,16 +384,20 @@ impl Pages {
 
     /// Adds a slot, then splits the next page. Without memory for that, nothing has changed.
     #[inline(never)]
-    fn insert_and_split(&mut self, hash: Hash, payload: u64) -> Result<(), Error> {
-        let at = self.levels.address(hash, self.table.len());
-        let (page, bytes) = (&mut self.table[at.page], self.bytes);
-        let (spot, old) = (at.spot(page), page.duplicate()?);
-        let end = page.find(select::Portable, spot).end;
-        page.insert(select::Portable, spot, end, spot.format.slot(spot.tag, payload))?;
+    fn insert_and_split(
+        &mut self,
+        number: usize,
+        spot: Spot,
+        end: usize,
+        slot: u64,
+    ) -> Result<(), Error> {
+        let (page, bytes) = (&mut self.table[number], self.bytes);
+        let old = page.duplicate()?;
+        page.insert(Portable, spot, end, slot)?;
         self.bytes = bytes + page.bytes() - old.bytes();
         self.slots += 1;
         self.split().inspect_err(|_| {
-            self.table[at.page] = old;
+            self.table[number] = old;
             (self.bytes, self.slots) = (bytes, self.slots - 1);
         })
     }
@@ -440,7 +407,7 @@ impl Pages {
         memory::reserve(table, table.len() + 1)?;
         let level = table.len().ilog2();
         let page = table.len() - (1 << level);
-        let ([zero, one], voids) = self.plan.split(&table[page], level)?;
+        let ([zero, one], voids) = table[page].split(&self.plan, level)?;
         self.bytes = self.bytes + zero.bytes() + one.bytes() - table[page].bytes();
         table[page] = zero;
         table.push(one);
@@ -463,20 +430,18 @@ impl Pages {
     /// Joins the last page with the one that it was split from. Slots of dead generations leave.
     #[inline(never)]
     fn join(&mut self) -> Result<(), Error> {
-        let (plan, generations, merge) = (self.plan, self.generations(), self.merging());
+        let (generations, merge) = (self.generations(), self.merging());
         let table = &mut self.table;
         let last = table.len() - 1;
         let level = last.ilog2();
         let first = last - (1 << level);
-        let (from, to) = (plan.format(level + 1), plan.format(level));
         let pages = [&table[first], &table[last]];
-        let dead = |payload| !generations.is_alive(payload);
-        let (page, fewer) = Page::join(pages, from, to, dead, merge)?;
+        let (page, fewer) = Page::join(pages, &self.plan, level, generations, merge)?;
         self.bytes = self.bytes + page.bytes() - table[first].bytes() - table[last].bytes();
         table[first] = page;
         table.truncate(last);
         memory::fit(table);
-        self.levels = Levels::new(&plan, last as u64);
+        self.levels = Levels::new(&self.plan, last as u64);
         self.removed(fewer);
         Ok(())
     }
@@ -510,7 +475,8 @@ impl Pages {
     pub fn sweep(&mut self, page: usize) {
         let (generations, pages) = (self.generations(), self.table.len());
         let Some(swept) = self.table.get_mut(page) else { return };
-        let format = self.plan.format(level_of(page, pages));
+        let (_, level) = self.levels.page(page as u64, pages);
+        let format = self.plan.format(level);
         let before = swept.allocated();
         let removed = with_select!(select => swept.sweep(select, format, generations));
         resized(&mut self.bytes, before, swept);
@@ -523,32 +489,29 @@ impl Pages {
     pub fn clear(&mut self) -> Vec<Page> {
         // Fewer than the first pages if the plan is forged.
         let pages = self.table.len().min(self.plan.first_pages as usize);
-        let gone = match empty(pages) {
-            Ok(table) => std::mem::replace(&mut self.table, table),
-            Err(_) => {
-                self.table.truncate(pages);
-                self.table.fill_with(Page::empty);
-                Vec::new()
-            }
-        };
+        let gone = empty(pages).map(|table| std::mem::replace(&mut self.table, table));
+        if gone.is_err() {
+            self.table.truncate(pages);
+            self.table.fill_with(Page::empty);
+        }
         (self.slots, self.copies, self.bytes) = (0, 0, 0);
         self.levels = Levels::new(&self.plan, pages as u64);
-        gone
+        gone.unwrap_or_default()
     }
 
     /// All slots, page by page.
     pub fn slots(&self) -> impl Iterator<Item = Slot> {
-        let pages = self.table.len();
-        self.table.iter().enumerate().flat_map(move |(number, page)| {
-            let level = level_of(number, pages);
-            Slot::of_page(page, self.plan.format(level), number as u64, level)
+        self.table.iter().enumerate().flat_map(|(number, page)| {
+            let (_, level) = self.levels.page(number as u64, self.table.len());
+            Slot::of_page(&self.plan, page, number as u64, level)
         })
     }
 }
 
 impl Slot {
     /// The slots of a page.
-    fn of_page(page: &Page, format: Format, number: u64, level: u32) -> impl Iterator<Item = Self> {
+    fn of_page(plan: &Plan, page: &Page, number: u64, level: u32) -> impl Iterator<Item = Self> {
+        let format = plan.format(level);
         page.slots(format).map(move |(place, slot)| {
             let tag = format.tag(slot);
             let len = marker(tag);
@@ -568,15 +531,4 @@ fn empty(pages: usize) -> Result<Vec<Page>, Error> {
     memory::reserve(&mut table, pages)?;
     table.resize_with(pages, Page::empty);
     Ok(table)
-}
-
-impl Plan {
-    /// Divides a page of a level by an address bit. Returns how many void slots both have now.
-    fn split(&self, page: &Page, level: u32) -> Result<([Page; 2], u64), Error> {
-        let (from, to) = (self.format(level), self.format(level + 1));
-        let counts = matches!(self.payload, Payload::Count { .. });
-        let most = self.payload.most();
-        // A copy of a void slot stands for items of both pages, so its count is no longer known.
-        page.split(from, to, |payload| if counts { most } else { payload })
-    }
 }

@@ -38,12 +38,11 @@
 use std::ops::Range;
 
 use super::{
-    Generations,
+    Generations, Payload, Plan,
     block::{self, BUCKETS, Found},
     memory,
-    select::{Portable, Select},
     slot::{Format, VOID, are_prefix_free, joined},
-    words::{WORD, low, read, set},
+    words::{Portable, Select, WORD, low, read, set},
 };
 use crate::filter::{
     error::Error,
@@ -261,12 +260,10 @@ impl Page {
         if self.is_short() {
             return;
         }
-        let (first, mask) = ((block + 1) / LANES, u64::MAX << ((block + 1) % LANES * 16));
-        let amount = ONES * words.unsigned_abs() as u64;
-        let moved = |by: u64| if words < 0 { by.wrapping_neg() } else { by };
-        self.0[first] = self.0[first].wrapping_add(moved(amount & mask));
-        for word in &mut self.0[first + 1..HEADER] {
-            *word = word.wrapping_add(moved(amount));
+        let mut ones = ONES << ((block + 1) % LANES * 16);
+        for word in &mut self.0[(block + 1) / LANES..HEADER] {
+            *word = word.wrapping_add(ones.wrapping_mul(words as u64));
+            ones = ONES;
         }
     }
 
@@ -491,16 +488,12 @@ impl Page {
         Ok(page)
     }
 
-    /// Divides the slots by the lowest bit of their tags. Void slots go to both sides, and `void`
-    /// makes their payload. Returns the pages for 0 and 1, and the number of void slots.
-    pub(super) fn split(
-        &self,
-        from: Format,
-        to: Format,
-        void: impl Fn(u64) -> u64,
-    ) -> Result<([Self; 2], u64), Error> {
+    /// Divides the slots of a page of a level by the lowest bit of their tags. Void slots go to
+    /// both sides. Returns the pages for 0 and 1, and the number of void slots.
+    pub(super) fn split(&self, plan: &Plan, level: u32) -> Result<([Self; 2], u64), Error> {
+        let (from, to, kind) = (plan.format(level), plan.format(level + 1), plan.payload);
         if self.is_short() && !self.0.is_empty() {
-            return self.long(from, None)?.split(from, to, void);
+            return self.long(from, None)?.split(plan, level);
         }
         let (mut halves, mut voids) = ([Vec::new(), Vec::new()], 0);
         let most = self.count() as usize;
@@ -508,9 +501,13 @@ impl Page {
             memory::reserve(half, most)?;
         }
         self.slots(from).for_each(|(place, slot)| {
-            let (tag, payload) = (from.tag(slot), from.payload(slot));
+            let (tag, mut payload) = (from.tag(slot), from.payload(slot));
             if tag == VOID {
-                let slot = to.with_payload(VOID, void(payload));
+                // It stands for items of both pages, so their count is no longer known.
+                if let Payload::Count { .. } = kind {
+                    payload = kind.most();
+                }
+                let slot = to.with_payload(VOID, payload);
                 halves.iter_mut().for_each(|half| half.push((place, slot)));
                 voids += 1;
             } else {
@@ -521,16 +518,17 @@ impl Page {
         Ok(([zero?, one?], voids))
     }
 
-    /// Undoes a split: makes one page of format `to` from two. `pages[1]` is the page whose address
-    /// bit is 1. Leaves out slots whose payload is `dead`. Slots whose tags become equal share one
-    /// slot, and `merge` makes its payload. Returns the page, and how many slots fewer it has.
+    /// Undoes a split: makes one page of a level from two. `pages[1]` is the page whose address bit
+    /// is 1. Slots of dead `generations` leave. Slots whose tags become equal share one slot, and
+    /// `merge` makes its payload. Returns the page, and how many slots fewer it has.
     pub(super) fn join(
         pages: [&Self; 2],
-        from: Format,
-        to: Format,
-        dead: impl Fn(u64) -> bool,
+        plan: &Plan,
+        level: u32,
+        generations: Generations,
         merge: impl Fn(u64, u64) -> u64,
     ) -> Result<(Self, u64), Error> {
+        let (from, to) = (plan.format(level + 1), plan.format(level));
         let before = pages.map(Self::count).iter().sum::<u64>();
         let long = |page: &Self| page.is_short().then(|| page.long(from, None)).transpose();
         let long = [long(pages[0])?, long(pages[1])?];
@@ -551,7 +549,7 @@ impl Page {
             for (bit, half) in halves.iter_mut().enumerate() {
                 while let Some((_, slot)) = half.next_if(|next| next.0 == place) {
                     let (tag, payload) = (from.tag(slot), from.payload(slot));
-                    if dead(payload) {
+                    if !generations.is_alive(payload) {
                         continue;
                     }
                     let tag = joined(tag, bit as u64, to.tag_bits);

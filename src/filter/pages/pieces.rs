@@ -16,7 +16,7 @@
 //! The pages of a copy may have levels that no table has at the same time. [`Pieces::finish`]
 //! splits pages until a table has them all. It joins none, because two pages need not fit into one.
 
-use super::{MAX_PAGES, Page, Pages, Payload, Plan, Slot, level_of, memory, words::low};
+use super::{Levels, MAX_PAGES, Page, Pages, Payload, Plan, Slot, memory, words::low};
 use crate::filter::error::Error;
 
 /// The end of all positions.
@@ -109,9 +109,8 @@ impl Pages {
         if position >= END {
             return None;
         }
-        let (page, _) = self.levels.page(Reach::address(position), self.table.len());
-        let reach = Reach::of(page as u64, level_of(page, self.table.len()));
-        Some((reach, &self.table[page]))
+        let (page, level) = self.levels.page(Reach::address(position), self.table.len());
+        Some((Reach::of(page as u64, level), &self.table[page]))
     }
 
     /// Whether each item with a slot in `pieces` also matches a slot here.
@@ -217,15 +216,15 @@ impl Pieces {
     ///
     /// # Errors
     /// `Error::OutOfMemory`: all pages are still there, and another try may succeed.
-    /// `Error::Capacity` if they do not cover all positions, and the error of `Pages::from_pages`.
+    /// `Error::Capacity` if they do not cover all positions.
     pub fn finish(&mut self, copies: u64) -> Result<Pages, Error> {
         if (self.start, self.end()) != (0, END) {
             return Err(Error::Capacity(self.list.len() as u64));
         }
         let mut table = Vec::new();
         let slots = self.list.iter().map(|held| held.page.count()).sum::<u64>();
-        let copies = if self.plan.counts_copies() { (copies + self.copies).min(slots) } else { 0 };
-        let before = self.copies;
+        let (counts, before) = (self.plan.counts_copies(), self.copies);
+        let copies = if counts { copies.saturating_add(before).min(slots) } else { 0 };
         let done =
             self.split_to(slots - copies).and_then(|pages| memory::reserve(&mut table, pages));
         if let Err(error) = done {
@@ -234,23 +233,25 @@ impl Pieces {
         }
         self.list.sort_unstable_by_key(|held| held.reach.number());
         table.extend(self.list.drain(..).map(|held| held.page));
-        let made = if self.plan.counts_copies() { self.copies - before } else { 0 };
-        Pages::from_pages(self.plan, table, copies + made)
+        let made = self.copies - before;
+        let copies = if counts { copies + made } else { 0 };
+        Ok(Pages::of(self.plan, table, slots + made, copies))
     }
 
     /// Splits pages until a table has them all. Returns their number. The order is lost.
     fn split_to(&mut self, items: u64) -> Result<usize, Error> {
         let pages = self.plan.pages_of(self.list.iter(), items);
+        let levels = Levels::new(&self.plan, pages);
         let pages = usize::try_from(pages).map_err(|_| Error::OutOfMemory(pages))?;
         memory::reserve(&mut self.list, pages)?;
         let mut next = 0;
         while let Some(Held { reach, page }) = self.list.get_mut(next) {
             let (number, level) = (reach.number(), reach.level);
-            if level == level_of(number as usize, pages) {
+            if level == levels.page(number, pages).1 {
                 next += 1;
                 continue;
             }
-            let ([zero, one], voids) = self.plan.split(page, level)?;
+            let ([zero, one], voids) = page.split(&self.plan, level)?;
             let before = self.list[next].page.bytes();
             self.bytes = self.bytes - before + zero.bytes() + one.bytes();
             self.list[next] = Held { reach: Reach::of(number, level + 1), page: zero };
@@ -263,8 +264,7 @@ impl Pieces {
 
     fn slots(&self) -> impl Iterator<Item = Slot> {
         self.list.iter().flat_map(|held| {
-            let format = self.plan.format(held.reach.level);
-            Slot::of_page(&held.page, format, held.reach.number(), held.reach.level)
+            Slot::of_page(&self.plan, &held.page, held.reach.number(), held.reach.level)
         })
     }
 }

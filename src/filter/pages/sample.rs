@@ -6,7 +6,7 @@
 //! read, which takes half a millisecond. They follow no pattern: pages whose numbers have equal low
 //! bits were split at about the same time, so a pattern would bias the sample.
 
-use super::{Pages, Slot, level_of, page::PAGE_BUCKETS};
+use super::{Pages, Slot, page::PAGE_BUCKETS};
 use crate::filter::hash::probe::scale;
 
 /// The most addresses whose pages are read.
@@ -27,7 +27,7 @@ pub struct Sample {
 impl Pages {
     /// Reads the slots of some pages: the same ones, and the same numbers, on every machine.
     pub fn sample(&self) -> Sample {
-        let (plan, generations) = (self.plan, self.generations());
+        let generations = self.generations();
         // The sum of 2^-t in units of 2^-64, and the saturated slots, each divided by the number of
         // addresses of its page.
         let (mut matching, mut saturated) = (0_u128, 0.0);
@@ -45,10 +45,9 @@ impl Pages {
                 true => i,
                 false => scale((i + 1).wrapping_mul(GOLDEN), all),
             };
-            let (number, _) = self.levels.page(address, pages);
-            let level = level_of(number, pages);
+            let (number, level) = self.levels.page(address, pages);
             let addresses = (all >> level) as f64;
-            Slot::of_page(&self.table[number], plan.format(level), number as u64, level)
+            Slot::of_page(&self.plan, &self.table[number], number as u64, level)
                 .for_each(|slot| note(slot, level, addresses));
         }
         let error_rate = matching as f64 * libm::exp2(-64.0) / (read as f64 * PAGE_BUCKETS as f64);

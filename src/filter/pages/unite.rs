@@ -10,11 +10,10 @@
 //! void slot.
 
 use super::{
-    Pages, Place, Slot, level_of, marker,
+    Pages, Place, Slot, marker,
     page::{Page, Spot},
-    select::{Select, with_select},
     slot::Format,
-    words::low,
+    words::{Select, low, with_select},
 };
 use crate::filter::{
     error::{Error, Unmergeable},
@@ -59,7 +58,7 @@ impl Pages {
         let copied = first + step < count;
         let payload = if copied { plan.payload.most() } else { slot.payload };
         for number in (first..count).step_by(step) {
-            let level = level_of(number, count);
+            let (_, level) = self.levels.page(number as u64, count);
             let (page, format) = (&mut self.table[number], plan.format(level));
             let before = page.allocated();
             let (met, void, slots) =
