@@ -1,4 +1,4 @@
-//! Additions and queries of all kinds of paged filters, one item or a chunk of 64.
+//! Additions, queries and deletions, one item or a chunk of 64.
 //!
 //! ```text
 //!   base layer, if there is one: holds the item? ─▶ known, nothing changes
@@ -112,18 +112,16 @@ impl Paged {
         now: i64,
         mut answer: impl FnMut(Answers),
     ) {
-        let (mut chunk, mut kept) = ([Hash::default(); CHUNK], [Hash::default(); CHUNK]);
-        let holds = self.holds(now);
-        while let Some(hashes) = self.hash_chunk(&mut items, &mut chunk) {
-            let mut found = self.found_in_base(hashes);
-            let (missing, mut members) = without(hashes, found, &mut kept);
+        let (mut chunk, holds) = ([Hash::default(); CHUNK], self.holds(now));
+        while let Some((count, mut found, missing)) = self.next_chunk(&mut items, &mut chunk) {
+            let mut members = ItemSet::first(count).without(found).members();
             self.pages.find_chunk(missing, |payload| {
                 let index = members.next().unwrap_or(0);
                 if payload.is_some_and(&holds) {
                     found = found.with(ItemSet::single(index));
                 }
             });
-            answer(Answers::new(found, hashes.len()));
+            answer(Answers::new(found, count));
         }
     }
 
@@ -167,10 +165,9 @@ impl Paged {
         ceiling: impl Fn(Demand) -> u64,
         mut answer: impl FnMut(Additions),
     ) -> Result<(), Error> {
-        let (mut chunk, mut kept) = ([Hash::default(); CHUNK], [Hash::default(); CHUNK]);
-        while let Some(hashes) = self.hash_chunk(&mut items, &mut chunk) {
-            let in_base = self.found_in_base(hashes);
-            let (missing, mut members) = without(hashes, in_base, &mut kept);
+        let mut chunk = [Hash::default(); CHUNK];
+        while let Some((count, in_base, missing)) = self.next_chunk(&mut items, &mut chunk) {
+            let mut members = ItemSet::first(count).without(in_base).members();
             let (mut new, mut changed) = (ItemSet::default(), ItemSet::default());
             let outcome = self.add_chunk(missing, author, &ceiling, |done| {
                 let item = members.next().map_or(ItemSet::default(), ItemSet::single);
@@ -182,7 +179,7 @@ impl Paged {
                 }
             });
             // An item that failed is the next one.
-            let end = outcome.err().map_or(hashes.len(), |_| members.next().unwrap_or(0));
+            let end = outcome.err().map_or(count, |_| members.next().unwrap_or(0));
             answer(Additions { new: Answers::new(new, end), changed: Answers::new(changed, end) });
             outcome?;
         }
@@ -319,46 +316,77 @@ impl Paged {
         }
     }
 
-    /// Hashes the next items, at most one chunk, if there are any.
+    /// Deletes each item once, in order. Answers, one chunk at a time, whether it was there and was
+    /// deleted, that is, whether the filter changed. Counts refusals
+    /// ([`Self::refused_deletions`]). Deletes nothing from a filter that does not count.
+    pub fn delete_each<'a>(
+        &mut self,
+        mut items: impl Iterator<Item = &'a [u8]>,
+        mut answer: impl FnMut(Answers),
+    ) {
+        let (counts, highest) = (self.counts(), self.pages.plan().payload.most() + 1);
+        let (mut chunk, mut refused) = ([Hash::default(); CHUNK], 0_u32);
+        while let Some((_, _, hashes)) = self.next_chunk(&mut items, &mut chunk) {
+            let mut answers = Answers::default();
+            let mut lowered = |before| {
+                answers.push(before > 0 && before < highest);
+                refused += u32::from(before == highest);
+            };
+            if counts {
+                self.pages.lower_chunk(hashes, lowered);
+            } else {
+                hashes.iter().for_each(|_| lowered(0));
+            }
+            answer(answers);
+        }
+        if refused > 0 {
+            self.refuse(refused);
+        }
+    }
+
+    /// How often the item was added and not deleted since: never too low. The highest count means
+    /// "at least that often".
+    pub fn count(&self, hash: Hash) -> u64 {
+        if self.counts() { self.pages.count(hash) } else { 0 }
+    }
+
+    /// Refused deletions of saturated items, since the filter was made, loaded or copied here.
+    pub fn refused_deletions(&self) -> u64 {
+        self.rest.as_deref().map_or(0, |rest| rest.refused.into())
+    }
+
+    #[cold]
+    fn refuse(&mut self, deletions: u32) {
+        let rest = self.rest.get_or_insert_default();
+        rest.refused = rest.refused.saturating_add(deletions);
+    }
+
+    /// Hashes the next items, at most a chunk, if there are any. Returns their number, those that
+    /// the base holds, and the hashes of the others, in order.
     #[inline]
-    pub(super) fn hash_chunk<'c, 'a>(
+    fn next_chunk<'c, 'a>(
         &self,
         items: &mut impl Iterator<Item = &'a [u8]>,
         chunk: &'c mut [Hash; CHUNK],
-    ) -> Option<&'c [Hash]> {
+    ) -> Option<(usize, ItemSet, &'c [Hash])> {
         let mut count = 0;
         for (slot, item) in chunk.iter_mut().zip(items) {
             *slot = self.hash(item);
             count += 1;
         }
-        (count > 0).then(|| &chunk[..count])
-    }
-
-    #[inline]
-    fn found_in_base(&self, hashes: &[Hash]) -> ItemSet {
-        match self.base().and_then(Layer::blocks) {
-            None => ItemSet::default(),
-            Some(base) => base.present(hashes),
+        if count == 0 {
+            return None;
         }
+        let base = self.base().and_then(Layer::blocks);
+        let in_base = base.map_or(ItemSet::default(), |base| base.present(&chunk[..count]));
+        let mut missing = count;
+        if !in_base.is_empty() {
+            missing = 0;
+            for index in ItemSet::first(count).without(in_base).members() {
+                chunk[missing] = chunk[index];
+                missing += 1;
+            }
+        }
+        Some((count, in_base, &chunk[..missing]))
     }
-}
-
-/// The hashes of a chunk that are not in `found`, in order, and their indices. Copies them to
-/// `kept` if some are in `found`.
-#[inline]
-fn without<'a>(
-    hashes: &'a [Hash],
-    found: ItemSet,
-    kept: &'a mut [Hash; CHUNK],
-) -> (&'a [Hash], impl Iterator<Item = usize> + use<>) {
-    let missing = ItemSet::first(hashes.len()).without(found);
-    if found.is_empty() {
-        return (hashes, missing.members());
-    }
-    let mut count = 0;
-    for index in missing.members() {
-        kept[count] = hashes[index];
-        count += 1;
-    }
-    (&kept[..count], missing.members())
 }

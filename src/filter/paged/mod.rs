@@ -4,7 +4,7 @@
 //!                 ┌───────────────┐   ┌──────────────────────────────────────────┐
 //!    item ──▶     │ base          │   │ pages: a slot for each item              │
 //!    hashed once  │ a full layer  │   │ payload   nothing   it grows    add.rs   │
-//!                 │ of plain bits │   │           count     COUNTING    count.rs │
+//!                 │ of plain bits │   │           count     COUNTING             │
 //!                 │ (or none)     │   │           number    WINDOW      window.rs│
 //!                 └───────────────┘   └──────────────────────────────────────────┘
 //! ```
@@ -31,7 +31,6 @@
 //! Bytes on disk, commands and the clock do not belong here.
 
 mod add;
-mod count;
 mod figures;
 mod rules;
 mod window;

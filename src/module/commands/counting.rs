@@ -4,7 +4,7 @@
 //!
 //! BF.DEL answers whether the item was deleted. The answer is false if the item tests absent, or if
 //! its count is the highest, because the number of its additions is then unknown
-//! (`filter/paged/count.rs`). The command makes no filter larger, so it runs without `deny-oom`. If
+//! (`filter/paged/add.rs`). The command makes no filter larger, so it runs without `deny-oom`. If
 //! there is no memory to join two pages, a later deletion joins them.
 
 use super::{
