@@ -1,9 +1,8 @@
 //! Arrays that take whole size classes of the allocator, no more and no less.
 //!
 //! jemalloc, the allocator of Redis and Valkey on Linux, rounds a size up to its next class: 16,
-//! 32, 48 ... 128 bytes, then four classes for each doubling: 160, 192, 224, 256, 320 ... An array
-//! that grows within its class costs nothing, and its memory follows from its length. Other
-//! allocators round less; there the array takes what it would take with jemalloc.
+//! 32, 48 ... 128 bytes, then four classes for each doubling: 160, 192, 224, 256, 320 ... So the
+//! memory of an array follows from its length. With other allocators it takes the same.
 
 use crate::filter::error::Error;
 
@@ -19,10 +18,7 @@ pub(super) fn room<T>(len: usize) -> usize {
     class(len.saturating_mul(size_of::<T>())) / size_of::<T>()
 }
 
-/// Makes room for `len` elements.
-///
-/// # Errors
-/// `Error::OutOfMemory`; the array is unchanged then.
+/// Makes room for `len` elements. After an error the array is unchanged.
 #[inline]
 pub(super) fn reserve<T>(array: &mut Vec<T>, len: usize) -> Result<(), Error> {
     if len <= array.capacity() {

@@ -16,30 +16,25 @@
 //! ```
 //!
 //! A quotient filter in pages of some 4.5 KiB, of which one at a time is split by one bit of the
-//! tags, without rehashing. It needs no reservation, and no pause is longer than a split of some
-//! 5,000 slots. A slot may have a payload: a count, or the generation in which the item came last.
+//! tags, without rehashing. A slot may have a payload: a count, or the number of a generation.
 //!
-//! Litwin, "Linear Hashing: A New Tool for File and Table Addressing" (1980): which page is split
-//! next depends on the number of slots alone. Bender et al., "Don't Thrash" (2012), and Pandey et
-//! al., "A General-Purpose Counting Filter" (2017): buckets and slots. Dayan et al., "InfiniFilter"
-//! (2023): tags that lose a bit when the table grows. The rate is computed, not estimated
-//! (`plan.rs`).
+//! Litwin, "Linear Hashing: A New Tool for File and Table Addressing" (1980): pages that split.
+//! Bender et al., "Don't Thrash: How to Cache Your Hash on Flash" (2012), and Pandey et al., "A
+//! General-Purpose Counting Filter" (2017): buckets and slots. Dayan et al., "InfiniFilter" (2023):
+//! tags that lose a bit when the table grows.
 //!
 //! # What always holds
-//! 1. No tag of a bucket is the beginning of another one in that bucket: an item gets a slot only
-//!    if no slot matches it. So every item matches at most one slot, and deletions are never
-//!    ambiguous.
+//! 1. No tag of a bucket is the beginning of another one in that bucket. So every item matches at
+//!    most one slot.
 //! 2. An item that was added matches a slot until that slot is removed.
-//! 3. The words of the pages follow from the plan and the sequence of changing operations, so
-//!    replicas are equal. An operation that fails for lack of memory has changed nothing.
+//! 3. The words of the pages follow from the plan and the sequence of changing operations. An
+//!    operation that fails for lack of memory has changed nothing.
 //! 4. There are at most [`Plan::most_slots`] slots, not counting copies of void ones.
 //!
 //! A window calls [`turn`](Pages::turn) when a generation starts, inserts with the newest number as
-//! payload, and accepts as answers only slots of [`Generations`] that are alive. Before a number is
-//! used again, [`sweep`](Pages::sweep) must have visited pages 0, 1, 2 ... up to the last one.
-//! Splits and joins in between need no attention.
-//!
-//! Arguments, time, and bytes on disk do not belong here.
+//! payload, and accepts only slots of [`Generations`] that are alive. Before a number is used
+//! again, [`sweep`](Pages::sweep) must have visited all pages in order. Splits and joins in between
+//! need no attention.
 
 mod batch;
 mod block;
@@ -72,14 +67,13 @@ use super::{error::Error, hash::Hash};
 pub struct Pages {
     /// At least one page.
     table: Vec<Page>,
-    /// Slots in all pages.
     slots: u64,
     /// Void slots that a split copied; 0 if payloads are generations.
     copies: u64,
     /// Bytes of all pages: a sum over billions of items would take too long.
     bytes: u64,
     plan: Plan,
-    /// Which page an item belongs to; it follows from the plan and the number of pages.
+    /// They follow from the plan and the number of pages.
     levels: Levels,
     /// The number of the newest generation, and how many are alive.
     newest: u8,
@@ -89,7 +83,7 @@ pub struct Pages {
 // Small filters are many.
 const _: () = assert!(size_of::<Pages>() <= 64);
 
-/// Which payloads are alive: those that are the numbers of the newest generations.
+/// Which payloads are alive: the numbers of the newest generations.
 #[derive(Clone, Copy, Debug)]
 pub struct Generations {
     /// The number of the newest generation.
@@ -113,13 +107,11 @@ impl Generations {
         self.age(number) < self.alive
     }
 
-    /// Looks at the lowest `count` slots of a word. Returns a word with the lowest bit of each dead
-    /// slot.
+    /// The lowest bits of those that are dead among the lowest `count` slots of a word.
     #[inline(always)]
     fn dead(self, format: Format, count: usize, slots: u64) -> u64 {
         let ones = (0..count).fold(0, |ones, i| ones | 1 << (i * format.width()));
-        // Each number needs one bit more here. That fits, because a slot has at least two other
-        // bits.
+        // Each number needs one bit more here: a slot has at least two besides its payload.
         let above = self.most + 1;
         let numbers = format.payload(slots) & (self.most * ones);
         let ages = ((self.newest & self.most | above) * ones - numbers) & (self.most * ones);
@@ -132,7 +124,7 @@ impl Generations {
 pub struct Slot {
     /// Block of the page times 64, plus bucket of the block: in [0, 1983].
     pub place: u16,
-    /// The lowest bits of `Hash::block`, as far as they are known.
+    /// The known bits of `Hash::block`, which are its lowest.
     pub block: u64,
     /// How many bits of it are known, in [0, 63].
     pub known: u8,
@@ -145,13 +137,12 @@ pub struct Slot {
 struct Levels {
     /// The lower level.
     level: u8,
-    /// Bits of a tag that is added at either level.
+    /// Bits of a new tag at either level.
     tag_bits: [u8; 2],
     payload_bits: u8,
 }
 
 impl Levels {
-    /// The levels of a table of `pages` pages; at least 1.
     fn new(plan: &Plan, pages: u64) -> Self {
         let level = pages.ilog2();
         let tag_bits = [level, level + 1].map(|level| plan.format(level).tag_bits);
@@ -181,10 +172,9 @@ impl Levels {
 #[derive(Clone, Copy)]
 struct Address {
     page: usize,
-    /// The slots of the page.
     format: Format,
     place: Place,
-    /// The bits of the tag; as many as the hash has.
+    /// The bits of the tag, and all higher bits of the hash.
     tag: u64,
 }
 
@@ -235,7 +225,7 @@ impl Pages {
         self.slots - self.copies
     }
 
-    /// Void slots that splits duplicated.
+    /// Void slots that splits copied.
     pub fn copies(&self) -> u64 {
         self.copies
     }
@@ -245,8 +235,8 @@ impl Pages {
         &self.table
     }
 
-    /// Lets an allocator move allocations, from number `from` on, until `stop` says so. Returns the
-    /// number of the next.
+    /// Lets an allocator move pages, from number `from` on, until `stop` says so. Returns the next
+    /// number.
     ///
     /// # Safety
     /// As for `layer::bits::relocate`.
@@ -267,7 +257,7 @@ impl Pages {
         None
     }
 
-    /// The bytes that it takes from the allocator, besides itself: equal on replicas.
+    /// The bytes of its allocations: equal on replicas.
     pub fn bytes(&self) -> u64 {
         memory::bytes::<Page>(self.table.len()) + self.bytes
     }
@@ -289,7 +279,7 @@ impl Pages {
         (page, self.table[page].spot(format, place, tag))
     }
 
-    /// Looks for the slot that matches an item; returns its payload.
+    /// The payload of the slot that matches an item.
     pub fn find(&self, hash: Hash) -> Option<u64> {
         with_select!(select => {
             let (page, spot) = self.spot(hash);
@@ -326,7 +316,7 @@ impl Pages {
         fresh: u64,
         change: impl FnOnce(u64) -> u64,
     ) -> Result<Option<u64>, Error> {
-        let ((number, spot), pages) = (self.spot(hash), self.table.len() as u64);
+        let (number, spot) = self.spot(hash);
         let (format, page) = (spot.format, &mut self.table[number]);
         let found = page.find(select, spot);
         if let Some((index, slot)) = found.slot {
@@ -339,9 +329,10 @@ impl Pages {
             return Ok(Some(payload));
         }
         let slot = format.slot(spot.tag, fresh);
-        if self.slots >= self.plan.most_slots(pages) {
+        if self.slots >= self.most_slots() {
             return self.insert_and_split(number, spot, found.end, slot).map(|()| None);
         }
+        let page = &mut self.table[number];
         let before = page.allocated();
         page.insert(select, spot, found.end, slot)?;
         resized(&mut self.bytes, before, page);
@@ -382,7 +373,7 @@ impl Pages {
         self.copies = self.copies.min(self.slots);
     }
 
-    /// Adds a slot, then splits the next page. Without memory for that, nothing has changed.
+    /// Adds a slot, then splits the next page.
     #[inline(never)]
     fn insert_and_split(
         &mut self,
@@ -419,15 +410,14 @@ impl Pages {
         Ok(())
     }
 
-    /// Joins the last page with the page that it was split from, if that is due. Returns whether it
-    /// did. Deletions call this. Without memory nothing changes, and a later call tries again.
+    /// Joins the last page with the one that it was split from, if that is due. Returns whether it
+    /// did. Without memory nothing changes, and a later call tries again.
     #[inline]
     pub fn join_if_due(&mut self) -> bool {
         let pages = self.table.len() as u64;
         self.plan.joins_below(pages, self.slots) && self.join().is_ok()
     }
 
-    /// Joins the last page with the one that it was split from. Slots of dead generations leave.
     #[inline(never)]
     fn join(&mut self) -> Result<(), Error> {
         let (generations, merge) = (self.generations(), self.merging());
@@ -457,7 +447,7 @@ impl Pages {
         }
     }
 
-    /// Starts generation `newest` modulo 2^c; `alive` numbers are alive, counted back from it.
+    /// Starts generation `newest`, modulo 2^c. `alive` are alive, counted back from it.
     pub fn turn(&mut self, newest: u8, alive: u8) {
         (self.newest, self.alive) = (newest, alive);
     }
@@ -483,9 +473,8 @@ impl Pages {
         self.removed(removed as u64);
     }
 
-    /// Removes all slots, and returns the pages, which the caller frees: at a billion items that
-    /// takes a tenth of a second. The structure is then empty, but keeps its generations. If there
-    /// is no memory for an empty table, the pages are freed here.
+    /// Removes all slots, and returns the pages. The caller frees them: at a billion items that
+    /// takes a tenth of a second. Without memory for an empty table, they are freed here.
     pub fn clear(&mut self) -> Vec<Page> {
         // Fewer than the first pages if the plan is forged.
         let pages = self.table.len().min(self.plan.first_pages as usize);

@@ -1,4 +1,4 @@
-//! A page: a cache line with the places of 31 blocks, then the blocks, of any length, in one
+//! A page: a cache line with the starts of 31 blocks, then the blocks, of any length, in one
 //! allocation.
 //!
 //! ```text
@@ -9,10 +9,9 @@
 //! ```
 //!
 //! Start i is in bits 16 (i % 4) of word i / 4, in words from the start of the page; start 31 is
-//! its end. One cache line says where a block lies, and the block itself takes three or four lines.
-//!
-//! A block that needs another word pushes the later ones up, 2 KiB on average. Why 31 blocks: with
-//! more, pushing and splitting take longer; with fewer, starts and classes of memory cost more.
+//! its end. A block that needs another word pushes the later ones up, 2 KiB on average. With more
+//! blocks, pushing and splitting would take longer. With fewer, starts and size classes of the
+//! allocator would take more memory.
 //!
 //! A page with few slots is short: one block of 64 buckets, each for 31 places, and no starts.
 //!
@@ -27,13 +26,11 @@
 //! ```
 //!
 //! In its block, the rest is the low part of the tag. It lies below the marker in every slot, so
-//! slots match only items of their place. A tag is the beginning of another only if both have the
-//! same place. So a short page has the slots that a long one would have. A short page becomes long
-//! before it has as many words as a long page without slots, so the length of a page says which it
-//! is. A long page becomes short when it loses its last slot.
+//! slots match only items of their place, and a short page has the slots that a long one would
+//! have. It becomes long before it has as many words as a long page without slots, so the length of
+//! a page says which it is. A long page becomes short when it loses its last slot.
 //!
-//! A page without slots has no allocation: a structure may be reserved for billions of items that
-//! never come.
+//! A page without slots has no allocation: the items of a reservation may never come.
 
 use std::ops::Range;
 
@@ -61,9 +58,9 @@ const LANES: usize = 4;
 /// 1 in each lane.
 const ONES: u64 = 0x0001_0001_0001_0001;
 
-/// The most slots of a block, many times what a block has by chance. A union and a join compare the
-/// slots of a bucket with each other. The limit bounds that time if pages are forged, or if an
-/// attacker makes items for one bucket. It also keeps starts within 16 bits.
+/// The most slots of a block, many times what a block has by chance. It bounds the time in which a
+/// union or a join compares the slots of a bucket, which may be forged. It also keeps starts within
+/// 16 bits.
 const MOST_SLOTS: usize = 1 << 11;
 /// Bits of the widest slot of a long page and of its zero among the ends.
 const MOST_BITS: usize = 58;
@@ -103,7 +100,6 @@ impl Place {
 /// Where an item belongs in a page. Valid until a block changes its length.
 #[derive(Clone, Copy)]
 pub(super) struct Spot {
-    /// The slots of the page.
     pub(super) format: Format,
     /// The bits of the tag, and maybe others above them.
     pub(super) tag: u64,
@@ -153,7 +149,6 @@ impl Page {
         if self.0.is_empty() { &NO_SLOTS } else { &self.0 }
     }
 
-    /// How many words are allocated.
     #[inline(always)]
     pub(super) fn allocated(&self) -> usize {
         self.0.len()
@@ -197,7 +192,7 @@ impl Page {
         memory::bytes::<u64>(self.allocated())
     }
 
-    /// The first word of a block; for `BLOCKS`, the end of the page.
+    /// The first word of a block. For `BLOCKS`, the end of the page.
     #[inline(always)]
     fn start(&self, block: usize) -> usize {
         usize::from((self.0[block / LANES % HEADER] >> (block % LANES * 16)) as u16)
@@ -255,15 +250,17 @@ impl Page {
     }
 
     /// Moves all starts behind a block by `words`. All stay in their 16 bits, so no lane overflows.
+    /// A negative number is added modulo 2^64.
     #[inline(always)]
     fn move_starts(&mut self, block: usize, words: isize) {
         if self.is_short() {
             return;
         }
-        let mut ones = ONES << ((block + 1) % LANES * 16);
-        for word in &mut self.0[(block + 1) / LANES..HEADER] {
-            *word = word.wrapping_add(ones.wrapping_mul(words as u64));
-            ones = ONES;
+        let (first, lane) = ((block + 1) / LANES, (block + 1) % LANES);
+        let moved = ONES.wrapping_mul(words as u64);
+        self.0[first] = self.0[first].wrapping_add(moved << (lane * 16));
+        for word in &mut self.0[first + 1..HEADER] {
+            *word = word.wrapping_add(moved);
         }
     }
 
@@ -272,7 +269,7 @@ impl Page {
         prefetch(self.0.as_ptr());
     }
 
-    /// Prefetches the block of a place, and returns it if the page is long. Reads the starts.
+    /// Prefetches the block of a place. Returns it if the page is long.
     #[inline(always)]
     pub(super) fn prefetch_block(&self, place: Place) -> Option<&[u64]> {
         if self.is_short() {
@@ -352,8 +349,8 @@ impl Page {
         self.take_out(spot, index, slots);
     }
 
-    /// The part of [`Self::remove`] that needs no `select`. Not inlined, because it would lengthen
-    /// callers that are compiled for `select`.
+    /// The part of [`Self::remove`] that needs no `select`. Not inlined: it would be compiled once
+    /// for each.
     #[inline(never)]
     fn take_out(&mut self, spot: Spot, index: usize, slots: usize) {
         let zero = index + spot.bucket;
@@ -362,7 +359,7 @@ impl Page {
         self.narrow(spot.format, spot.number, slots - 1);
     }
 
-    /// Takes out the slots whose payload is `dead`; returns how many.
+    /// Takes out the slots that are not alive; returns how many.
     #[inline(always)]
     pub(super) fn sweep(
         &mut self,
@@ -386,8 +383,8 @@ impl Page {
         gone
     }
 
-    /// Inserts a word into the gap of a block of `slots` slots. Fails with `Error::OutOfMemory`,
-    /// also if the block has the greatest length; nothing has changed then.
+    /// Inserts a word into the gap of a block of `slots` slots. Fails if the block has the greatest
+    /// length, too. After an error nothing has changed.
     #[inline(never)]
     fn widen(&mut self, spot: Spot, slots: usize) -> Result<(), Error> {
         let len = self.words().len() + 1;
@@ -404,8 +401,7 @@ impl Page {
         if ends.is_multiple_of(WORD) {
             self.0.insert(at, 0);
         } else {
-            // This word may hold the last ends and the lowest slot. It is duplicated, and each copy
-            // keeps one part.
+            // This word may hold the last ends and the lowest slot. Each copy keeps one part.
             self.0.insert(at, self.0[at]);
             self.0[at] &= low(ends % WORD);
             self.0[at + 1] &= !low(ends % WORD);
@@ -424,8 +420,7 @@ impl Page {
         }
     }
 
-    /// Removes spare words from the gap of a block. The first spare word may have the last ends,
-    /// which are kept.
+    /// Removes spare words from the gap of a block. The first may have the last ends, which stay.
     #[inline(never)]
     fn cut(&mut self, number: usize, spare: Range<usize>) {
         self.move_starts(number, -(spare.len() as isize));
@@ -437,8 +432,7 @@ impl Page {
         self.fit();
     }
 
-    /// The slots, with the widths of a long page. A long page returns them in order of their
-    /// places.
+    /// The slots, with the widths of a long page; in a long page, in order of their places.
     #[inline(always)]
     pub(super) fn slots(&self, format: Format) -> impl Iterator<Item = (Place, u64)> {
         let format = self.format(format);
@@ -448,7 +442,7 @@ impl Page {
         })
     }
 
-    /// Converts a bucket and a slot of this page to the place and slot of a long page.
+    /// A bucket and a slot of this page as the place and slot of a long page.
     #[inline(always)]
     fn unfold(&self, bucket: usize, slot: u64) -> (Place, u64) {
         let (places, bits) = (if self.is_short() { BLOCKS } else { 1 }, self.rest_bits());
@@ -459,8 +453,7 @@ impl Page {
         self.blocks().map(|block| block::slots(Portable, block) as u64).sum()
     }
 
-    /// The page with these slots, which are in order of their places. A long page, or an empty one
-    /// without slots.
+    /// The page with these slots, in order of their places: a long page, or an empty one.
     fn of_slots(format: Format, slots: &[(Place, u64)]) -> Result<Self, Error> {
         if slots.is_empty() {
             return Ok(Self::empty());
@@ -533,8 +526,8 @@ impl Page {
         let long = |page: &Self| page.is_short().then(|| page.long(from, None)).transpose();
         let long = [long(pages[0])?, long(pages[1])?];
         let pages = [0, 1].map(|half| long[half].as_ref().unwrap_or(pages[half]));
-        // Checked before slots are compared. Otherwise each deletion would again compare the slots
-        // of two forged pages that do not fit into one page.
+        // Checked before slots are compared. Otherwise each deletion would compare all slots of two
+        // forged pages that do not fit into one.
         let slots = |page: &Self, block| block::slots(Portable, page.block(page.range(block)));
         if (0..BLOCKS)
             .any(|block| pages.map(|page| slots(page, block)).iter().sum::<usize>() > MOST_SLOTS)
@@ -578,8 +571,8 @@ impl Page {
         let (old, len, capacity) = (words.as_mut_ptr(), words.len(), words.capacity());
         let new: *mut u64 = mover(old.cast(), memory::bytes::<u64>(len) as usize).cast();
         let at = if new.is_null() { old } else { new };
-        // SAFETY: `at` is the old allocation, given up just above, or one equal to it, as the
-        // caller guarantees.
+        // SAFETY: `at` is the old allocation, given up above, or one equal to it, as the caller
+        // guarantees.
         self.0 = unsafe { Vec::from_raw_parts(at, len, capacity) };
     }
 }

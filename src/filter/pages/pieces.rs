@@ -8,10 +8,9 @@
 //! ```
 //!
 //! The position of an address is the address with its bits reversed, as in SCAN of Redis. Every
-//! page covers a range of positions: a split halves the range, and a join unites two ranges. A copy
-//! that takes the page at each position in turn has every address in the end. After a join it reads
-//! a page that it has in part, and the later page replaces that part. Each address lies in one page
-//! of the copy, so everything that the copy has of an item is from one moment.
+//! page covers a range of positions: a split halves it, and a join unites two. A copy takes the
+//! page at each position in turn. After a join it reads a page that it has in part, and the later
+//! page replaces that part. So each address lies in one page of the copy, which is from one moment.
 //!
 //! The pages of a copy may have levels that no table has at the same time. [`Pieces::finish`]
 //! splits pages until a table has them all. It joins none, because two pages need not fit into one.
@@ -25,8 +24,7 @@ pub const END: u64 = MAX_PAGES;
 /// The highest level of a page.
 const MAX_LEVEL: u32 = END.ilog2();
 
-/// The most pages that the table may have for each page of the copy. More splits would take too
-/// long.
+/// The most pages of the table for each page of the copy: more splits would take too long.
 const MOST_SPLITS: u64 = 4;
 
 /// The refusal of a page that does not start where the page before it ends.
@@ -75,8 +73,7 @@ impl Reach {
         self.start + (END >> self.level)
     }
 
-    /// The fewest pages that a table must have to contain this page, or pages that were split from
-    /// it.
+    /// The fewest pages of a table that contains this page, or pages that were split from it.
     fn least_pages(self) -> u64 {
         match self.level.checked_sub(1) {
             None => 1,
@@ -154,10 +151,9 @@ impl Pieces {
         Ok(())
     }
 
-    /// Appends `later` pages, which start at the end of these pages or before it. Pages that cover
-    /// only known positions are dropped. A page that also covers new positions replaces what it
-    /// overlaps. Returns whether there are more positions now. `copies` is the number that
-    /// [`Self::finish`] will get if these are the last pages.
+    /// Appends `later` pages, which start at the end or before it. A page that covers only known
+    /// positions is dropped; another one replaces what it overlaps. Returns whether there are more
+    /// positions now. `copies` is what [`Self::finish`] gets if these are the last pages.
     ///
     /// # Errors
     /// `Error::Impossible` for a gap, or if the table with all pages would be too large;
@@ -238,7 +234,7 @@ impl Pieces {
         Ok(Pages::of(self.plan, table, slots + made, copies))
     }
 
-    /// Splits pages until a table has them all. Returns their number. The order is lost.
+    /// Splits pages until a table has them all, in any order. Returns their number.
     fn split_to(&mut self, items: u64) -> Result<usize, Error> {
         let pages = self.plan.pages_of(self.list.iter(), items);
         let levels = Levels::new(&self.plan, pages);
@@ -287,7 +283,6 @@ impl Plan {
     }
 }
 
-/// Makes room for more pages.
 fn reserve(list: &mut Vec<Held>, more: usize) -> Result<(), Error> {
     memory::reserve(list, list.len() + more)
 }

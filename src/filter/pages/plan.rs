@@ -18,7 +18,7 @@
 //! (from k = 0 on) adds d 2^-r 2^-k ∫ (1 - 3x/4) dx = 5/8 d 2^-r 2^-k. Together they add at most
 //! 5/4 d 2^-r, so the filter may grow for ever.
 //!
-//! Deletions keep the bound: at each level, there are at most the items that it is made for.
+//! Deletions keep the bound: no level ever has more items than it is made for.
 
 use super::{page::PAGE_BUCKETS, slot::Format};
 use crate::filter::{error::Error, params::MAX_CAPACITY};
@@ -29,9 +29,8 @@ const ENDLESS: u8 = 19;
 /// The fewest slots a bucket: with fewer, the ends of buckets cost more than a bit of each tag.
 const LEAST_LOAD: f64 = 0.9;
 
-/// The rates that a plan keeps. The lowest is a quarter of 1e-12, kept up to a billion items:
-/// beyond, level and tag would need more bits than `Hash::block` has. Above the highest rate, slots
-/// would be void after a few splits.
+/// The rates that a plan keeps. The lowest is kept up to a billion items: beyond, level and tag
+/// would need more bits than `Hash::block` has. Above the highest, slots are void after few splits.
 const RATES: std::ops::RangeInclusive<f64> = 2.5e-13..=0.25;
 
 /// What the payload of a slot is.
@@ -159,9 +158,8 @@ impl Plan {
         pages.saturating_mul(self.page_slots.into())
     }
 
-    /// Whether two of `pages` pages are joined when `slots` slots are left. They are if `slots` is
-    /// below three quarters of the slots that `pages - 1` pages may have. The distance to the limit
-    /// for splits keeps a page from being split and joined repeatedly.
+    /// Whether two of `pages` pages are joined: if less than three quarters of the slots that
+    /// `pages - 1` pages may have are left. So a page is not split and joined repeatedly.
     #[inline]
     pub(super) fn joins_below(&self, pages: u64, slots: u64) -> bool {
         pages > self.first_pages.into() && slots < self.most_slots(pages - 1) / 4 * 3
@@ -172,8 +170,7 @@ impl Plan {
     pub fn format(&self, level: u32) -> Format {
         let (first, tag_bits) = (self.first_pages.ilog2(), u32::from(self.tag_bits));
         let tag_bits = if level < first {
-            // Below the level of the first pages, tags are longer: level and tag together have the
-            // same number of bits.
+            // Level and tag together have the same number of bits below that level.
             (tag_bits + first - level).min(MAX_TAG_BITS.into()) as u8
         } else {
             let longer = level.saturating_sub(first + u32::from(self.doublings));

@@ -1,10 +1,9 @@
 //! The rate of a structure now, from its slots.
 //!
-//! A slot with t bits of tag left matches a query with probability 2^-t / 1984, if the address of
-//! the query belongs to the slot's page. No query matches two slots of a bucket. So the rate is the
-//! mean, over all addresses, of the sum over the slots of the page. At most `MOST` addresses are
-//! read, which takes half a millisecond. They follow no pattern: pages whose numbers have equal low
-//! bits were split at about the same time, so a pattern would bias the sample.
+//! A slot with t bits of tag left matches a query of its page with probability 2^-t / 1984, and no
+//! query matches two slots of a bucket. So the rate is the mean, over all addresses, of the sum
+//! over the slots of the page. At most `MOST` addresses are read: half a millisecond. They follow
+//! no pattern, because pages whose numbers have equal low bits were split at about the same time.
 
 use super::{Pages, Slot, page::PAGE_BUCKETS};
 use crate::filter::hash::probe::scale;

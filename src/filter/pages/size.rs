@@ -1,10 +1,9 @@
 //! The memory that pages will take with a given number of items.
 //!
-//! Hashes choose blocks at random, so the number of items in a block has a Poisson distribution. It
-//! gives the mean and the variance of the words of a block, and then of a page. The words of a page
-//! are nearly normally distributed. A page takes a size class of the allocator (`memory.rs`). So
-//! its expected size is a sum over the few classes that pages of a level may have. The size of a
-//! short page follows from its items alone.
+//! The items of a block have a Poisson distribution. It gives the mean and the variance of the
+//! words of a block, and then of a page. The words of a page are nearly normally distributed. So
+//! its expected size is a sum over the few size classes (`memory.rs`) that pages of a level have.
+//! The size of a short page follows from its items alone.
 
 use super::{
     block, memory,
@@ -14,8 +13,7 @@ use super::{
 };
 use crate::filter::error::Error;
 
-/// Has the size of a `Page` on a server with 64-bit words: in browsers, which compute plans, too, a
-/// `Page` is smaller.
+/// Has the size of a `Page` on a server. In browsers, which compute plans, too, that is smaller.
 type Entry = [u64; 3];
 #[cfg(target_pointer_width = "64")]
 const _: () = assert!(size_of::<Entry>() == size_of::<super::Page>());
@@ -24,9 +22,8 @@ const _: () = assert!(size_of::<Entry>() == size_of::<super::Page>());
 const FAR: f64 = 8.0;
 
 impl Plan {
-    /// The bytes that a structure of this plan takes from the allocator with `items` items, on
-    /// average over all seeds. From ten pages on, a structure rarely differs from the average by 1
-    /// %.
+    /// The bytes of a structure with `items` items, on average over all seeds. From ten pages on, a
+    /// structure rarely differs by 1 %.
     ///
     /// # Errors
     /// `Error::Ceiling` if they need more than `MAX_PAGES`.
@@ -71,8 +68,7 @@ impl Plan {
         let mut left = items - first;
         while left > 0 {
             let level = pages.ilog2();
-            // Each split adds a page, and room for `slots` items; a step ends at the next power of
-            // two.
+            // Each split adds room for `slots` items. A step ends at the next power of two.
             let (split, most) = ((pages - (1 << level)) as f64, (2 << level) - pages);
             let full = most.min(left / slots);
             let mean = split + (full as f64 + 1.0) / 2.0;

@@ -12,8 +12,8 @@
 //! ```
 //!
 //! The lowest bit of the tag is the next bit of the address. A split takes it away, a join puts it
-//! back. A tag matches an item if all of its bits are the item's; a void slot matches every item of
-//! its bucket.
+//! back. A tag matches an item that has all of its bits. A void slot matches every item of its
+//! bucket.
 
 use super::words::low;
 
@@ -51,7 +51,6 @@ impl Format {
         slot & low(usize::from(self.tag_bits) + 1)
     }
 
-    /// The payload of a slot.
     #[inline(always)]
     pub(super) fn payload(self, slot: u64) -> u64 {
         slot >> (self.tag_bits + 1)
@@ -65,7 +64,7 @@ impl Format {
     }
 }
 
-/// The place of the marker, which is the number of bits of the tag below it.
+/// The place of the marker: the number of bits below it.
 #[inline(always)]
 pub(super) fn marker(tag: u64) -> usize {
     // A tag of 0, which only forged pages have, is treated as void. Such a page is refused.

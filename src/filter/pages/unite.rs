@@ -1,13 +1,11 @@
 //! The union of two structures of equal plans: the slots of the smaller one move into the larger.
 //!
-//! A slot says which page, bucket and tag its items have, as far as their bits are known. The
-//! larger structure has at least as high levels, so nothing is lost. Where one tag is the beginning
-//! of another in the same bucket, the shorter stands for both, and their counts add up. A tag that
-//! is used up goes to each page that its items may belong to.
+//! The larger structure has at least as high levels, so nothing is lost. Where one tag is the
+//! beginning of another in the same bucket, the shorter stands for both, and their counts add up. A
+//! tag that is used up goes to each page that its items may belong to.
 //!
-//! If both structures have an item, and one of them has a copied void slot, [`Pages::items`] may
-//! count the item once too often: the numbers of copies are added, less the copies that meet a
-//! void slot.
+//! The numbers of copies are added, less the copies that meet a void slot. So [`Pages::items`] may
+//! count an item once too often if one structure has a copied void slot for it.
 
 use super::{
     Pages, Place, Slot, marker,
@@ -22,9 +20,8 @@ use crate::filter::{
 
 impl Pages {
     /// Adds the slots of another structure, which has at most as many pages and no generations.
-    /// `left` is the work that is allowed. Adding a slot to a page takes 1 of it. Comparing a slot
-    /// with 32 others also takes 1. On average a slot is compared with 1.2 others, and in a forged
-    /// structure with hundreds.
+    /// `left` is the work that is allowed. Adding a slot to a page takes 1 of it, and so does a
+    /// comparison with 32 slots, because a forged structure needs hundreds for each slot.
     ///
     /// # Errors
     /// `Error::OutOfMemory`, or `Unmergeable::Large` if nothing is left: some slots were added
@@ -43,8 +40,8 @@ impl Pages {
         Ok(())
     }
 
-    /// Adds a slot. Returns three numbers: the pages that got it, the void slots that it was merged
-    /// with, and the slots that it was compared with.
+    /// Adds a slot. Returns how many pages got it, how many void slots it was merged with, and with
+    /// how many slots it was compared.
     #[inline(always)]
     fn unite_slot(&mut self, select: impl Select, slot: Slot) -> Result<(u64, u64, u64), Error> {
         let (plan, merge) = (self.plan, self.merging());
