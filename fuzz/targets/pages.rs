@@ -66,7 +66,7 @@ fn lower(pages: &mut Pages, number: u64) -> u64 {
 fn stored(pages: &Pages) -> Pages {
     let mut pieces = Pieces::new(pages.plan(), 0);
     while let Some((reach, page)) = pages.page_at(pieces.end()) {
-        pieces.push(reach.level(), page.words()).expect("its own words");
+        pieces.push(reach.level, page.words()).expect("its own words");
     }
     pieces.finish(pages.copies()).expect("its own pages")
 }

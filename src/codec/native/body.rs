@@ -112,7 +112,7 @@ impl<'a> Body<'a> {
         if place >= self.end() {
             None
         } else if let Some(position) = place.checked_sub(bits) {
-            Some(bits.saturating_add(self.page_at(position)?.0.start()))
+            Some(bits.saturating_add(self.page_at(position)?.0.start))
         } else {
             Some(place.saturating_sub(place % stream::WORD))
         }

@@ -27,7 +27,7 @@ pub(super) fn put<'a>(
     let (mut end, full) = (from, out.len().saturating_add(most));
     while let Some((reach, page)) = at(end) {
         let (start, words) = (out.len(), page.words());
-        out.push(reach.level() as u8);
+        out.push(reach.level as u8);
         // A page has at most 65,535 words.
         out.extend((words.len() as u16).to_le_bytes());
         stream::put(words, size_of_val(words), out);

@@ -12,9 +12,11 @@
 //!                                dead generation: new; gets the newest number
 //! ```
 //!
-//! All three write by one rule ([`Writing`]). As long as there is [`Paged::room`], items go to the
-//! pages immediately. Otherwise the item is looked for first ([`Paged::prepare`]), because only a
-//! new one may be refused.
+//! All three write by one rule ([`Writing`]). Without [`Paged::room`], the item is looked for first
+//! ([`Paged::prepare`]), because only a new one may be refused.
+//!
+//! An item at the highest count stays for ever, because its count is not known, and its deletion is
+//! refused. One misuse cannot be detected: deleting a false positive.
 
 use super::{Paged, Span, base_bytes};
 use crate::filter::{
@@ -63,15 +65,15 @@ impl From<Answers> for Additions {
     }
 }
 
-/// What an addition writes into the slot of an item: a new slot gets the newest number, which is 0
-/// without generations.
+/// What an addition writes into a slot: the newest number, which is 0 without generations, if the
+/// slot is new.
 #[derive(Clone, Copy, Debug)]
 struct Writing {
     /// Which slots hold their items.
     generations: Generations,
     /// How many of the newest generations keep their number; 0 if the payload is a count.
     kept: u64,
-    /// Whether the payload is a count, which an addition raises by one, up to the highest.
+    /// Whether the payload is a count, which an addition raises.
     counts: bool,
 }
 
@@ -125,8 +127,8 @@ impl Paged {
         }
     }
 
-    /// Adds an item. For a client of a window, [`Self::turn`] came before. `ceiling` returns the
-    /// bytes that the filter may have in total, and is called only before a page is split.
+    /// Adds an item. `ceiling` returns the bytes that the filter may have in total, and is called
+    /// only before a page is split.
     ///
     /// # Errors
     /// For a client, `Error::Full`. For all, `Error::Ceiling` and `Error::OutOfMemory`. The filter
@@ -220,8 +222,8 @@ impl Paged {
         Ok(())
     }
 
-    /// How many items, whichever they are, can be added before one of these is due: a refusal, a
-    /// check of the memory limit, a new generation, or the sweep of a page.
+    /// How many items can be added before a refusal, a check of the memory limit, a new generation,
+    /// or the sweep of a page is due.
     #[inline]
     fn room(&self, author: Author) -> u64 {
         let mut room = self.pages.most_slots().saturating_sub(self.pages.slot_count());
@@ -294,9 +296,8 @@ impl Paged {
         move |payload| window.is_none_or(|window| window.is_alive(payload))
     }
 
-    /// Counts what additions did to the pages, and answers each. There is one addition, or at most
-    /// as many as [`Self::room`] allowed. `before` has the payload that each slot had; `None` for a
-    /// new slot.
+    /// Counts what additions did to the pages, and answers each. `before` has the payload that each
+    /// slot had; `None` for a new slot.
     #[inline]
     fn note(&mut self, writing: Writing, before: &[Option<u64>], mut answer: impl FnMut(Addition)) {
         let (mut window, mut changed) = (self.window_mut(), 0);
@@ -316,9 +317,9 @@ impl Paged {
         }
     }
 
-    /// Deletes each item once, in order. Answers, one chunk at a time, whether it was there and was
-    /// deleted, that is, whether the filter changed. Counts refusals
-    /// ([`Self::refused_deletions`]). Deletes nothing from a filter that does not count.
+    /// Deletes each item once, in order. Answers, one chunk at a time, whether the filter changed.
+    /// Counts refusals ([`Self::refused_deletions`]). Deletes nothing from a filter that does not
+    /// count.
     pub fn delete_each<'a>(
         &mut self,
         mut items: impl Iterator<Item = &'a [u8]>,

@@ -9,29 +9,20 @@
 //!                 └───────────────┘   └──────────────────────────────────────────┘
 //! ```
 //!
-//! If a filter that grows was reserved, its first layer stays below the pages when it is full
-//! ([`Paged::above`]). The layer is made for 3/4 of the error rate, and the pages take 1/4. Without
-//! a layer, the pages have the whole rate. The payload of a window is the number of the
-//! generation in which an item came last.
-//!
-//! `EXPANSION` does not decide how a paged filter grows. It says what [`Paged::stack`] reports, and
-//! 0 makes the filter refuse new items at its capacity.
+//! If a filter that grows was reserved, its first layer stays below the pages when it is full. The
+//! layer is made for 3/4 of the error rate, and the pages take 1/4. `EXPANSION` decides only what
+//! [`Paged::stack`] reports, and 0 makes the filter refuse new items at its capacity.
 //!
 //! # What always holds
 //! 1. An item that was added and not deleted is found; in a window, for as long as the window says.
 //! 2. The state follows from the sequence of changing operations: additions that answer
 //!    [`changed`](Addition::changed), deletions that answer true, and [`Shift`]s. A copy
 //!    that gets these as [`Obeyed`](Author::Obeyed) is equal word for word.
-//! 3. An operation that fails has changed nothing.
-//!
-//! The third point has one exception. If the allocator refuses a few kilobytes, pages that should
-//! be joined or emptied stay as they are, and a later operation tries again. All answers stay
-//! right, but such a copy is no longer equal word for word.
-//!
-//! Bytes on disk, commands and the clock do not belong here.
+//! 3. An operation that fails has changed nothing. But if the allocator refuses a few kilobytes,
+//!    pages that should be joined or emptied stay as they are until a later operation. All answers
+//!    stay right, but such a copy is no longer equal word for word.
 
 mod add;
-mod figures;
 mod rules;
 mod window;
 
@@ -42,6 +33,7 @@ pub(super) use window::{list_bytes, number_bits};
 
 use super::{
     error::{Demand, Error},
+    estimate::Estimate,
     hash::Hash,
     layer::Layer,
     pages::{self, Growth, Page, Pages, Payload},
@@ -53,8 +45,7 @@ use crate::sharding::Shard;
 /// Bits of a count: counts up to 15 are exact, and 16 means "16 or more".
 const COUNT_BITS: u8 = 4;
 
-/// A filter that was reserved for more than one page takes the least memory up to this many
-/// doublings of its reservation.
+/// A reserved filter takes the least memory up to this many doublings of its reservation.
 const RESERVED_DOUBLINGS: u8 = 4;
 
 /// The share of the error rate that the pages above a layer get.
@@ -84,9 +75,8 @@ struct Rest {
 }
 
 /// What a filter has besides pages.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 enum Part {
-    #[default]
     Nothing,
     /// The first layer, which is full.
     Base(Layer),
@@ -123,12 +113,12 @@ impl Paged {
 
     fn of(params: &Params, pages: Pages, part: Part) -> Self {
         let &Params { seed, error_rate, capacity, expansion, shard, .. } = params;
-        let some = !Rest::is_nothing(&part, expansion, shard);
-        let rest = some.then(|| Box::new(Rest { part, expansion, shard, ..Rest::default() }));
+        let rest = Rest { part, expansion, shard, ..Rest::default() };
+        let rest = (!rest.is_usual()).then(|| Box::new(rest));
         Self { seed, error_rate, capacity, pages, rest }
     }
 
-    /// The filter with empty pages above a full layer of the filter of `params`. Calls `base` last.
+    /// The filter of `params` with empty pages above its full layer. Calls `base` last.
     ///
     /// # Errors
     /// The errors of [`check_ranges`], and `Error::OutOfMemory`.
@@ -163,7 +153,7 @@ impl Paged {
         self.capacity
     }
 
-    /// Whether it refuses new items at its capacity, and the factor for [`Self::stack`].
+    /// The factor for [`Self::stack`]; without one it refuses new items at its capacity.
     #[inline]
     pub fn expansion(&self) -> Expansion {
         self.rest.as_deref().map_or(Expansion::USUAL, |rest| rest.expansion)
@@ -201,7 +191,7 @@ impl Paged {
         matches!(self.pages.plan().payload, Payload::Count { .. })
     }
 
-    /// The parameters of an equal empty filter; for a window, its rules are needed too.
+    /// The parameters of an equal empty filter, which for a window also needs the rules.
     pub fn params(&self) -> Params {
         Plan::of_pages(self).params()
     }
@@ -225,13 +215,11 @@ impl Paged {
         let part = match self.part() {
             Part::Nothing => 0,
             Part::Base(base) => base_bytes(base),
-            Part::Window(window) => window::list_bytes(window.rules),
+            Part::Window(window) => list_bytes(window.rules),
         };
-        // Not `self.rest.is_some()`: a filter may have a `Rest` for refused deletions alone, and
-        // its copy has none.
-        let none = Rest::is_nothing(self.part(), self.expansion(), self.shard());
-        let rest = if none { 0 } else { REST_BYTES };
-        STRUCT_BYTES + self.pages.bytes() + rest + part
+        // A filter may have a `Rest` for refused deletions alone, and its copy has none.
+        let usual = self.rest.as_deref().is_none_or(Rest::is_usual);
+        STRUCT_BYTES + self.pages.bytes() + if usual { 0 } else { REST_BYTES } + part
     }
 
     /// What a stack of layers that grows by the expansion would have for `items` items: the number
@@ -254,6 +242,82 @@ impl Paged {
                 (layers, sum)
             }
         }
+    }
+
+    /// The share of slots that are taken, and the rate of base and pages together.
+    pub fn estimate(&self) -> Estimate {
+        let pages = self.estimate_pages();
+        let base = self.base().map_or(0.0, |base| base.estimate().error_rate);
+        Estimate { error_rate: base + pages.error_rate * (1.0 - base), ..pages }
+    }
+
+    /// [`Self::estimate`] of the pages alone.
+    pub fn estimate_pages(&self) -> Estimate {
+        let fill = (self.pages.slot_count() as f64 / self.pages.most_slots() as f64).min(1.0);
+        Estimate { fill, error_rate: self.pages.sample().error_rate }
+    }
+
+    /// The rate for which the pages were made.
+    pub fn error_rate_of_pages(&self) -> f64 {
+        self.error_rate * if self.base().is_some() { SHARE_ABOVE } else { 1.0 }
+    }
+
+    /// Items whose count is the highest and stays; `None` in a filter that does not count.
+    pub fn saturated(&self) -> Option<u64> {
+        self.counts().then(|| self.pages.sample().saturated)
+    }
+
+    /// Bytes that the allocator spends on all that the filter has. `size` returns the bytes of one
+    /// allocation. It is not called for pages, which fill their size classes.
+    pub fn memory(&self, size: impl Fn(*const u8) -> usize) -> usize {
+        let Some(rest) = self.rest.as_deref() else {
+            return self.pages.bytes() as usize;
+        };
+        let part = match &rest.part {
+            Part::Nothing => 0,
+            Part::Base(base) => size(base.bits().words().as_ptr().cast()),
+            Part::Window(window) => size(window.generations.as_ptr().cast()),
+        };
+        let rest = size(std::ptr::from_ref(rest).cast());
+        part + rest + (self.pages.bytes() + self.leaving_bytes()) as usize
+    }
+
+    /// Bytes of forgotten pages that are not freed yet.
+    pub fn leaving_bytes(&self) -> u64 {
+        self.rest.as_deref().map_or(0, |rest| rest.leaving.iter().map(Page::bytes).sum())
+    }
+
+    /// Lets an allocator move allocations, from number `from` on, until `stop` says so. Returns the
+    /// number of the next allocation, or `None` at the end.
+    ///
+    /// # Safety
+    /// As for [`Bits::relocate`](crate::filter::Bits::relocate).
+    pub unsafe fn relocate(
+        &mut self,
+        from: u64,
+        mut mover: impl FnMut(*mut u8, usize) -> *mut u8,
+        stop: impl FnMut() -> bool,
+    ) -> Option<u64> {
+        if from == 0
+            && let Some(Rest { part: Part::Base(base), .. }) = self.rest.as_deref_mut()
+        {
+            // SAFETY: the caller's promise.
+            unsafe { base.bits_mut().relocate(&mut mover) };
+        }
+        // SAFETY: the caller's promise.
+        unsafe { self.pages.relocate(from, mover, stop) }
+    }
+}
+
+/// Up to this capacity, RedisBloom's default, nobody has estimated the number of items. Pages from
+/// the first item on then take less memory.
+const UNRESERVED: u64 = 100;
+
+impl Params {
+    /// Whether a new native filter has pages from its first item on, and otherwise a layer.
+    pub fn has_pages(&self, rules: Option<Rules>) -> bool {
+        let grows = self.expansion.factor().is_some();
+        rules.is_some() || self.counts || (grows && self.capacity <= UNRESERVED)
     }
 }
 
@@ -281,8 +345,10 @@ impl Default for Rest {
 }
 
 impl Rest {
-    fn is_nothing(part: &Part, expansion: Expansion, shard: Option<Shard>) -> bool {
-        matches!(part, Part::Nothing) && expansion == Expansion::USUAL && shard.is_none()
+    /// Whether the filter needs none, except for refused deletions.
+    fn is_usual(&self) -> bool {
+        let none = matches!(self.part, Part::Nothing) && self.shard.is_none();
+        none && self.expansion == Expansion::USUAL
     }
 }
 

@@ -162,9 +162,7 @@ impl Page {
         if words.is_empty() {
             return Err(NO_PAGE);
         }
-        let mut page = Self(Vec::new());
-        memory::reserve(&mut page.0, words.len())?;
-        page.0.extend_from_slice(words);
+        let mut page = Self::copy(words)?;
         if !page.is_short() {
             let starts: [usize; BLOCKS + 1] = std::array::from_fn(|i| page.start(i));
             let ends = (starts[0], starts[BLOCKS]) == (HEADER, words.len());
@@ -172,19 +170,49 @@ impl Page {
                 return Err(NO_PAGE);
             }
         }
-        let mut tags = Vec::new();
-        for block in page.blocks() {
-            check_block(block, page.format(format), page.rest_bits(), &mut tags)?;
-        }
+        page.check_blocks(page.format(format))?;
         page.fit();
         Ok(page)
     }
 
-    pub(super) fn duplicate(&self) -> Result<Self, Error> {
+    fn copy(words: &[u64]) -> Result<Self, Error> {
         let mut copy = Vec::new();
-        memory::reserve(&mut copy, self.0.len())?;
-        copy.extend_from_slice(&self.0);
+        memory::reserve(&mut copy, words.len())?;
+        copy.extend_from_slice(words);
         Ok(Self(copy))
+    }
+
+    pub(super) fn duplicate(&self) -> Result<Self, Error> {
+        Self::copy(&self.0)
+    }
+
+    fn check_blocks(&self, format: Format) -> Result<(), Error> {
+        let (rest_bits, mut tags) = (self.rest_bits(), Vec::new());
+        // In a short page, the rest is a place below 31.
+        let rest = |tag: u64| tag & low(rest_bits.into());
+        let sound = |tag: u64| tag >> rest_bits != 0 && rest(tag) < BLOCKS as u64;
+        for block in self.blocks() {
+            let ones: usize = block.iter().map(|word| word.count_ones() as usize).sum();
+            let slots = if ones < BUCKETS { 0 } else { block::slots(Portable, block) };
+            let fits = slots <= MOST_SLOTS && block.len() == block::words_of(slots, format);
+            if ones < BUCKETS || !fits {
+                return Err(NO_PAGE);
+            }
+            let mut gap = BUCKETS + slots..block.len() * WORD - slots * format.width();
+            tags.clear();
+            memory::reserve(&mut tags, slots)?;
+            tags.extend(
+                block::iter(block, format).map(|(bucket, slot)| (bucket, format.tag(slot))),
+            );
+            let same_bucket = |a: &(usize, u64), b: &(usize, u64)| a.0 == b.0;
+            if gap.any(|bit| read(block, bit) & 1 == 1)
+                || !tags.iter().all(|&(_, tag)| sound(tag))
+                || !tags.chunk_by_mut(same_bucket).all(are_prefix_free)
+            {
+                return Err(NO_PAGE);
+            }
+        }
+        Ok(())
     }
 
     /// The bytes that the page takes from the allocator.
@@ -587,38 +615,4 @@ fn prefetch_lines(block: &[u64]) {
         line = line.wrapping_add(8);
     }
     prefetch(last);
-}
-
-/// Checks a block. In a short page, the low `rest_bits` bits of each tag are a place below 31.
-fn check_block(
-    block: &[u64],
-    format: Format,
-    rest_bits: u8,
-    tags: &mut Vec<u64>,
-) -> Result<(), Error> {
-    let ones: usize = block.iter().map(|word| word.count_ones() as usize).sum();
-    let slots = if ones < BUCKETS { 0 } else { block::slots(Portable, block) };
-    let fits = slots <= MOST_SLOTS && block.len() == block::words_of(slots, format);
-    if ones < BUCKETS || !fits {
-        return Err(NO_PAGE);
-    }
-    let mut gap = BUCKETS + slots..block.len() * WORD - slots * format.width();
-    if gap.any(|bit| read(block, bit) & 1 == 1) {
-        return Err(NO_PAGE);
-    }
-    memory::reserve(tags, slots)?;
-    let rest = low(rest_bits.into());
-    let sound = |tag: &u64| tag >> rest_bits != 0 && tag & rest < BLOCKS as u64;
-    let mut left = block::iter(block, format).peekable();
-    while let Some((bucket, slot)) = left.next() {
-        tags.clear();
-        tags.push(format.tag(slot));
-        while let Some((_, slot)) = left.next_if(|next| next.0 == bucket) {
-            tags.push(format.tag(slot));
-        }
-        if !tags.iter().all(sound) || !are_prefix_free(tags) {
-            return Err(NO_PAGE);
-        }
-    }
-    Ok(())
 }

@@ -33,9 +33,10 @@ pub(crate) const NOT_NEXT: Error = Error::Impossible("a page that does not follo
 /// The positions that a page covers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Reach {
-    start: u64,
+    /// The first position.
+    pub start: u64,
     /// The level of the page: in [0, 40].
-    level: u32,
+    pub level: u32,
 }
 
 impl Reach {
@@ -56,16 +57,6 @@ impl Reach {
 
     fn number(self) -> u64 {
         Self::address(self.start)
-    }
-
-    /// The level of the page.
-    pub fn level(self) -> u32 {
-        self.level
-    }
-
-    /// The first position.
-    pub fn start(self) -> u64 {
-        self.start
     }
 
     /// The position behind the last.
@@ -217,21 +208,19 @@ impl Pieces {
         if (self.start, self.end()) != (0, END) {
             return Err(Error::Capacity(self.list.len() as u64));
         }
-        let mut table = Vec::new();
         let slots = self.list.iter().map(|held| held.page.count()).sum::<u64>();
-        let (counts, before) = (self.plan.counts_copies(), self.copies);
-        let copies = if counts { copies.saturating_add(before).min(slots) } else { 0 };
-        let done =
-            self.split_to(slots - copies).and_then(|pages| memory::reserve(&mut table, pages));
+        let items = slots.saturating_sub(copies.saturating_add(self.copies));
+        let (mut table, before) = (Vec::new(), self.copies);
+        let done = self.split_to(items).and_then(|pages| memory::reserve(&mut table, pages));
         if let Err(error) = done {
             self.list.sort_unstable_by_key(|held| held.reach.start);
             return Err(error);
         }
         self.list.sort_unstable_by_key(|held| held.reach.number());
         table.extend(self.list.drain(..).map(|held| held.page));
-        let made = self.copies - before;
-        let copies = if counts { copies + made } else { 0 };
-        Ok(Pages::of(self.plan, table, slots + made, copies))
+        let slots = slots + self.copies - before;
+        let copies = if self.plan.counts_copies() { slots - items } else { 0 };
+        Ok(Pages::of(self.plan, table, slots, copies))
     }
 
     /// Splits pages until a table has them all, in any order. Returns their number.
@@ -270,11 +259,7 @@ impl Plan {
     /// room for the items.
     fn pages_of<'a>(&self, list: impl Iterator<Item = &'a Held>, items: u64) -> u64 {
         let least = list.map(|held| held.reach.least_pages()).max().unwrap_or(1);
-        let for_items = match self.counts_copies() {
-            true => items.div_ceil(self.page_slots.into()),
-            false => 0,
-        };
-        least.max(for_items)
+        if self.counts_copies() { least.max(items.div_ceil(self.page_slots.into())) } else { least }
     }
 
     /// Whether copies of void slots are counted: generations need no exact number of items.

@@ -83,12 +83,11 @@ pub(super) fn joined(tag: u64, half: u64, bits: u8) -> u64 {
 
 /// Whether no tag of a bucket is the beginning of another, so that every item matches at most one.
 /// Sorts the tags.
-pub(super) fn are_prefix_free(tags: &mut [u64]) -> bool {
+pub(super) fn are_prefix_free(bucket: &mut [(usize, u64)]) -> bool {
     // Compared from the lowest bit on, a tag sorts before the tags that begin with it.
-    let key = |tag: &u64| {
-        let len = marker(*tag);
+    bucket.sort_unstable_by_key(|&(_, tag)| {
+        let len = marker(tag);
         ((tag & low(len)).reverse_bits(), len)
-    };
-    tags.sort_unstable_by_key(key);
-    tags.windows(2).all(|pair| (pair[0] ^ pair[1]) & low(marker(pair[0])) != 0)
+    });
+    bucket.windows(2).all(|pair| (pair[0].1 ^ pair[1].1) & low(marker(pair[0].1)) != 0)
 }

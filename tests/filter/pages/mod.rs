@@ -69,7 +69,7 @@ pub(crate) fn add(pages: &mut Pages, number: u64) -> bool {
 pub(crate) fn copy(pages: &Pages) -> Pages {
     let mut pieces = Pieces::new(pages.plan(), 0);
     while let Some((reach, page)) = pages.page_at(pieces.end()) {
-        pieces.push(reach.level(), page.words()).expect("sound words");
+        pieces.push(reach.level, page.words()).expect("sound words");
     }
     pieces.finish(pages.copies()).expect("a sound table")
 }

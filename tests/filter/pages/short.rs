@@ -183,7 +183,7 @@ fn pages_without_slots_are_not_free() {
     assert_eq!(pieces.bytes(), 0);
     let pages = Pages::new(plan).expect("memory");
     while let Some((reach, page)) = pages.page_at(pieces.end()) {
-        pieces.push(reach.level(), page.words()).expect("sound words");
+        pieces.push(reach.level, page.words()).expect("sound words");
     }
     assert!(pieces.bytes() >= 1_000 * 40, "{}", pieces.bytes());
     assert_eq!(pieces.finish(0), Ok(pages));
