@@ -137,20 +137,12 @@ impl Paged {
         &mut self,
         hash: Hash,
         author: Author,
-        ceiling: impl FnOnce(Demand) -> u64,
+        mut ceiling: impl FnMut(Demand) -> u64,
     ) -> Result<Addition, Error> {
-        if self.base().is_some_and(|base| base.contains(hash)) {
-            return Ok(Addition::default());
-        }
-        if self.room(author) == 0 {
-            self.prepare(hash, author, ceiling)?;
-        }
-        let writing = self.writing(author);
-        let before = self
-            .pages
-            .insert(hash, writing.generations.newest, |payload| writing.apply(payload))?;
         let mut done = Addition::default();
-        self.note(writing, &[before], |addition| done = addition);
+        if !self.base().is_some_and(|base| base.contains(hash)) {
+            self.add_missing(&[hash], &mut [None], author, &mut ceiling, |it| done = it)?;
+        }
         Ok(done)
     }
 
@@ -164,14 +156,14 @@ impl Paged {
         &mut self,
         mut items: impl Iterator<Item = &'a [u8]>,
         author: Author,
-        ceiling: impl Fn(Demand) -> u64,
+        mut ceiling: impl FnMut(Demand) -> u64,
         mut answer: impl FnMut(Additions),
     ) -> Result<(), Error> {
-        let mut chunk = [Hash::default(); CHUNK];
+        let (mut chunk, mut before) = ([Hash::default(); CHUNK], [None; CHUNK]);
         while let Some((count, in_base, missing)) = self.next_chunk(&mut items, &mut chunk) {
             let mut members = ItemSet::first(count).without(in_base).members();
             let (mut new, mut changed) = (ItemSet::default(), ItemSet::default());
-            let outcome = self.add_chunk(missing, author, &ceiling, |done| {
+            let outcome = self.add_missing(missing, &mut before, author, &mut ceiling, |done| {
                 let item = members.next().map_or(ItemSet::default(), ItemSet::single);
                 if done.new {
                     new = new.with(item);
@@ -188,21 +180,21 @@ impl Paged {
         Ok(())
     }
 
-    /// Adds items that the base does not hold.
-    fn add_chunk(
+    /// Adds items that the base does not hold. `before` has room for the payload of each.
+    #[inline]
+    fn add_missing(
         &mut self,
         mut hashes: &[Hash],
+        before: &mut [Option<u64>],
         author: Author,
-        ceiling: &impl Fn(Demand) -> u64,
+        ceiling: &mut impl FnMut(Demand) -> u64,
         mut done: impl FnMut(Addition),
     ) -> Result<(), Error> {
-        let mut payloads = [None; CHUNK];
         while !hashes.is_empty() {
-            let room = self.room(author).min(hashes.len() as u64) as usize;
+            let mut room = self.room(author).min(hashes.len() as u64) as usize;
             if room == 0 {
-                done(self.add(hashes[0], author, ceiling)?);
-                hashes = &hashes[1..];
-                continue;
+                self.prepare(hashes[0], author, &mut *ceiling)?;
+                room = 1;
             }
             let (piece, rest) = hashes.split_at(room);
             let (writing, mut count) = (self.writing(author), 0);
@@ -210,12 +202,12 @@ impl Paged {
                 piece,
                 writing.generations.newest,
                 |payload| writing.apply(payload),
-                |before| {
-                    payloads[count] = before;
+                |payload| {
+                    before[count] = payload;
                     count += 1;
                 },
             );
-            self.note(writing, &payloads[..count], &mut done);
+            self.note(writing, &before[..count], &mut done);
             outcome?;
             hashes = rest;
         }
