@@ -51,8 +51,10 @@ fn hash(number: u64) -> Hash {
 /// Adds an item once more; returns its count before.
 fn raise(pages: &mut Pages, number: u64) -> u64 {
     let most = pages.plan().payload.most();
-    let raised = |payload: u64| (payload + 1).min(most);
-    pages.insert(hash(number), 0, raised).expect("memory").map_or(0, |payload| payload + 1)
+    let (raised, mut count) = (|payload: u64| (payload + 1).min(most), 0);
+    let counted = |before: Option<u64>| count = before.map_or(0, |payload| payload + 1);
+    pages.insert_chunk(&[hash(number)], 0, raised, counted).expect("memory");
+    count
 }
 
 /// Deletes an item once; returns its count before.
@@ -106,7 +108,7 @@ fn operate(mut pages: Pages, operations: &[[u8; 3]]) {
             _ => {}
         }
         let count = model.get(&number).copied().unwrap_or(0);
-        let counted = pages.count(hash(number));
+        let counted = pages.find(hash(number)).map_or(0, |payload| payload + 1);
         assert!(if counts { counted >= count.min(highest) } else { counted > 0 || count == 0 });
     }
     let slots = pages.slots().count() as u64;
@@ -131,7 +133,8 @@ fn pass(mut pages: Pages, operations: &[[u8; 3]]) {
             0..2 => {
                 for number in number..number + u64::from(operation) {
                     let now_code = pages.generations().newest;
-                    pages.insert(hash(number), now_code, |_| now_code).expect("memory");
+                    let hashes = [hash(number)];
+                    pages.insert_chunk(&hashes, now_code, |_| now_code, |_| ()).expect("memory");
                     last.insert(number, now);
                 }
             }

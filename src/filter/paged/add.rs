@@ -340,7 +340,8 @@ impl Paged {
     /// How often the item was added and not deleted since: never too low. The highest count means
     /// "at least that often".
     pub fn count(&self, hash: Hash) -> u64 {
-        if self.counts() { self.pages.count(hash) } else { 0 }
+        let payload = self.pages.find(hash).filter(|_| self.counts());
+        payload.map_or(0, |payload| payload + 1)
     }
 
     /// Refused deletions of saturated items, since the filter was made, loaded or copied here.

@@ -39,7 +39,9 @@ impl Pages {
         }
     }
 
-    /// [`Self::insert`] of each item of a chunk of at most 64, in order.
+    /// Adds each item of a chunk of at most 64, in order: with the payload `fresh` if no slot
+    /// matches it; otherwise `change` makes the payload from what it was. Answers with the payload
+    /// before, `None` if the item is new.
     ///
     /// # Errors
     /// `Error::OutOfMemory`. The item that fails and all after it are not added.
@@ -52,13 +54,13 @@ impl Pages {
         mut answer: impl FnMut(Option<u64>),
     ) -> Result<(), Error> {
         if let &[hash] = hashes {
-            answer(self.insert(hash, fresh, change)?);
+            answer(with_select!(select => self.insert(select, hash, fresh, change))?);
             return Ok(());
         }
         with_select!(select => {
             self.prefetch(hashes);
             hashes.iter().try_for_each(|&hash| {
-                answer(self.insert_by(select, hash, fresh, &change)?);
+                answer(self.insert(select, hash, fresh, &change)?);
                 Ok(())
             })
         })

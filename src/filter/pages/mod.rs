@@ -288,28 +288,9 @@ impl Pages {
         })
     }
 
-    /// How often an item was added and not deleted since; the highest count means "at least".
-    pub fn count(&self, hash: Hash) -> u64 {
-        self.find(hash).map_or(0, |payload| payload + 1)
-    }
-
-    /// Adds an item: with the payload `fresh` if no slot matches it; otherwise `change` makes the
-    /// payload from what it was. Returns the payload before, `None` if the item is new.
-    ///
-    /// # Errors
-    /// `Error::OutOfMemory`; nothing has changed then.
-    #[inline]
-    pub fn insert(
-        &mut self,
-        hash: Hash,
-        fresh: u64,
-        change: impl FnOnce(u64) -> u64,
-    ) -> Result<Option<u64>, Error> {
-        with_select!(select => self.insert_by(select, hash, fresh, change))
-    }
-
+    /// Adds an item, as [`Self::insert_chunk`] does. After an error nothing has changed.
     #[inline(always)]
-    fn insert_by(
+    fn insert(
         &mut self,
         select: impl Select,
         hash: Hash,

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 
 use redis_bloom::filter::pages::{Growth, Pages, Payload, Plan};
 
-use super::{crowded, exact_rate, hash, pages};
+use super::{Counts, crowded, exact_rate, hash, pages};
 
 /// G + 1 generations alive of 2^c.
 const ALIVE: u8 = 5;
