@@ -190,9 +190,9 @@ fn creation(mut draft: Draft, obeyed: impl Fn() -> bool) -> Result<Options, Refu
 pub fn shift(word: &[u8], number: &[u8]) -> Result<Shift, Refusal> {
     let time = || number::integer(number);
     let shift = match word {
-        word if is(word, OPEN) => time().map(|start| Shift::Open { start }),
-        word if is(word, FORGET) => time().map(|start| Shift::Forget { start }),
-        word if is(word, SWEEP) => number::integer(number).map(|pages| Shift::Sweep { pages }),
+        word if is(word, OPEN) => time().map(|start| Shift::Open(start)),
+        word if is(word, FORGET) => time().map(|start| Shift::Forget(start)),
+        word if is(word, SWEEP) => number::integer(number).map(|pages| Shift::Sweep(pages)),
         _ => None,
     };
     shift.ok_or(Refusal::BAD_SHIFT)
@@ -201,9 +201,9 @@ pub fn shift(word: &[u8], number: &[u8]) -> Result<Shift, Refusal> {
 /// The arguments of BF.SHIFT for a shift.
 pub fn shift_words(shift: Shift) -> (&'static str, String) {
     match shift {
-        Shift::Open { start } => (OPEN, start.to_string()),
-        Shift::Forget { start } => (FORGET, start.to_string()),
-        Shift::Sweep { pages } => (SWEEP, pages.to_string()),
+        Shift::Open(start) => (OPEN, start.to_string()),
+        Shift::Forget(start) => (FORGET, start.to_string()),
+        Shift::Sweep(pages) => (SWEEP, pages.to_string()),
     }
 }
 

@@ -54,20 +54,11 @@ pub struct Generation {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Shift {
     /// Forgets what is out of the window at this time, and opens a generation that starts then.
-    Open {
-        /// Milliseconds since 1970.
-        start: i64,
-    },
+    Open(i64),
     /// Forgets what is out of the window at this time.
-    Forget {
-        /// Milliseconds since 1970.
-        start: i64,
-    },
-    /// Removes the forgotten slots of this number of pages.
-    Sweep {
-        /// Pages of the present pass, at most [`MOST_SWEPT`].
-        pages: u64,
-    },
+    Forget(i64),
+    /// Removes the forgotten slots of the next pages, at most [`MOST_SWEPT`].
+    Sweep(u64),
 }
 
 /// How far the removal of forgotten slots is.
@@ -337,19 +328,19 @@ impl Paged {
     /// Returns it for copies to obey.
     pub fn turn(&mut self, now: i64) -> Option<Shift> {
         let start = self.window()?.due(now)?;
-        self.make(Shift::Open { start })
+        self.make(Shift::Open(start))
     }
 
     /// Forgets what is out of the window at `now`. Returns the change for copies to obey.
     pub fn forget(&mut self, now: i64) -> Option<Shift> {
-        self.make(Shift::Forget { start: now.clamp(0, MAX_TIME) })
+        self.make(Shift::Forget(now.clamp(0, MAX_TIME)))
     }
 
     /// Removes the forgotten slots of up to `pages` pages, at most [`MOST_SWEPT`], and joins up to
     /// as many: some 60 µs a page for both. Returns the change for copies to obey, if there was
     /// anything to do.
     pub fn sweep(&mut self, pages: u64) -> Option<Shift> {
-        self.make(Shift::Sweep { pages: pages.min(MOST_SWEPT) })
+        self.make(Shift::Sweep(pages.min(MOST_SWEPT)))
     }
 
     fn make(&mut self, shift: Shift) -> Option<Shift> {
@@ -363,16 +354,16 @@ impl Paged {
     pub fn obey(&mut self, shift: Shift) -> Result<bool, Error> {
         let (window, pages, leaving) = self.window_mut().ok_or(Error::Window)?;
         let start = match shift {
-            Shift::Sweep { pages: count } if count <= MOST_SWEPT => {
+            Shift::Sweep(count) if count <= MOST_SWEPT => {
                 return Ok(window.sweep(pages, count));
             }
-            Shift::Sweep { .. } => return Err(Error::Window),
-            Shift::Open { start } | Shift::Forget { start } => start,
+            Shift::Sweep(_) => return Err(Error::Window),
+            Shift::Open(start) | Shift::Forget(start) => start,
         };
         if window.rules.span == Span::Items || !(0..=MAX_TIME).contains(&start) {
             return Err(Error::Window);
         }
-        if let Shift::Forget { .. } = shift {
+        if let Shift::Forget(_) = shift {
             return Ok(window.drop_dead(pages, leaving, start));
         }
         let Generation { start: newest, items } = window.newest();

@@ -38,21 +38,20 @@
 
 mod batch;
 mod block;
+mod figures;
 mod memory;
 mod page;
 mod pieces;
 mod plan;
-mod sample;
-mod size;
 mod slot;
 mod unite;
 mod words;
 
+pub use figures::Sample;
 pub use page::Page;
 pub(crate) use pieces::NOT_NEXT;
 pub use pieces::{END, Pieces, Reach};
 pub use plan::{Growth, MAX_PAGES, Payload, Plan};
-pub use sample::Sample;
 pub use slot::Format;
 
 pub(super) use page::PAGE_BUCKETS;
@@ -187,10 +186,7 @@ fn resized(bytes: &mut u64, before: usize, page: &Page) {
 }
 
 impl Pages {
-    /// Makes an empty structure.
-    ///
-    /// # Errors
-    /// `Error::OutOfMemory`, and those of [`Plan::check`].
+    /// Makes an empty structure, of a plan that passes [`Plan::check`].
     pub fn new(plan: Plan) -> Result<Self, Error> {
         plan.check()?;
         Ok(Self::of(plan, empty(plan.first_pages as usize)?, 0, 0))

@@ -21,7 +21,7 @@
 //! Deletions keep the bound: no level ever has more items than it is made for.
 
 use super::{page::PAGE_BUCKETS, slot::Format};
-use crate::filter::{error::Error, params::MAX_CAPACITY};
+use crate::filter::{error::Error, params::check_ranges};
 
 /// Doublings before tags get longer, in a structure that may grow without end: to a billion items.
 const ENDLESS: u8 = 19;
@@ -105,17 +105,12 @@ const MAX_TAG_BITS: u8 = 45;
 const MAX_SLOT_TAG_BITS: u8 = 48;
 
 impl Plan {
-    /// The plan of least memory for a rate, for `capacity` items before it grows.
+    /// The plan of least memory for a rate, for `capacity` items before it grows; 0 is allowed.
     ///
     /// # Errors
-    /// `Error::ErrorRate` (NaN included), `Error::Capacity` above `MAX_CAPACITY`.
+    /// Those of [`check_ranges`].
     pub fn new(rate: f64, capacity: u64, growth: Growth, payload: Payload) -> Result<Self, Error> {
-        if !(rate > 0.0 && rate < 1.0) {
-            return Err(Error::ErrorRate(rate));
-        }
-        if capacity > MAX_CAPACITY {
-            return Err(Error::Capacity(capacity));
-        }
+        check_ranges(rate, capacity.max(1))?;
         let rate = rate.clamp(*RATES.start(), *RATES.end());
         let doublings = match growth {
             Growth::Never => 0,

@@ -10,8 +10,7 @@
 //! Only the values of words count, never their bytes, so every machine computes the same words.
 //!
 //! The i-th one is found with `pdep` of BMI2: Pandey, Bender and Johnson, "A Fast x86
-//! Implementation of Select" (2017). Elsewhere, counts of ones in halves of halves give it in six
-//! steps without a branch.
+//! Implementation of Select" (2017). Elsewhere, counts of ones give it without a branch.
 
 pub(super) const WORD: usize = u64::BITS as usize;
 
@@ -120,13 +119,11 @@ impl Select for Portable {
         let eights = (fours + (fours >> 4)) & 0x0F0F_0F0F_0F0F_0F0F;
         // Byte k has the ones of bytes 0 to k: at most 64, so nothing is carried.
         let sums = eights.wrapping_mul(0x0101_0101_0101_0101);
-        let mut place = 0;
-        for half in [32, 16, 8] {
-            // The ones below the middle of what is left, less those below what is left.
-            let ones = sums >> (place + half - 8) & 0xFF;
-            place += if ones as u32 <= i { half } else { 0 };
-        }
-        i -= if place == 0 { 0 } else { (sums >> (place - 8) & 0xFF) as u32 }.min(i);
+        // The highest bit of each byte that lies below the place: its sum is at most i.
+        let tops = 0x8080_8080_8080_8080;
+        let below = (u64::from(i) * 0x0101_0101_0101_0101 | tops) - sums & tops;
+        let mut place = below.count_ones() * 8;
+        i -= (sums << 8 >> place & 0xFF) as u32;
         for (half, counts, mask) in [(4, fours, 15), (2, twos, 3), (1, word, 1)] {
             let ones = (counts >> place & mask) as u32;
             let up = ones <= i;

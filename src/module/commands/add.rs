@@ -469,9 +469,9 @@ impl Before {
         stats::SHIFTS.add(match shift {
             None => opened,
             // An empty generation that starts anew keeps its number.
-            Some(Shift::Open { .. }) => 1,
+            Some(Shift::Open(_)) => 1,
             // A window that forgets all has an empty generation that has not started.
-            Some(Shift::Forget { .. } | Shift::Sweep { .. }) => 0,
+            Some(Shift::Forget(_) | Shift::Sweep(_)) => 0,
         });
         // An unfinished pass may be left: the server was restarted or promoted, or the key was
         // renamed. Each addition that sweeps a page checks for that.

@@ -103,7 +103,7 @@ impl Command for Shifted {
         paged.obey(shift).map_err(|_| Refusal::BAD_SHIFT)?;
         before.changed(call, paged, Some(shift));
         drop(key);
-        if let Shift::Sweep { .. } = shift {
+        if let Shift::Sweep(_) = shift {
             effects::replicate_shift(call.ctx, name, shift);
         } else {
             effects::shifted(call.ctx, name, shift);

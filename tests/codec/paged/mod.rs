@@ -29,7 +29,9 @@ fn hash(number: u64) -> Hash {
 /// Adds an item to slots that count.
 fn raise(pages: &mut Pages, number: u64) {
     let most = pages.plan().payload.most();
-    pages.insert(hash(number), 0, |payload| (payload + 1).min(most)).expect("memory");
+    pages
+        .insert_chunk(&[hash(number)], 0, |payload| (payload + 1).min(most), |_| ())
+        .expect("memory");
 }
 
 /// Deletes an item once; returns its count before.
@@ -103,7 +105,7 @@ fn filled(plan: Plan, items: u64) -> Pages {
             pages.turn((number / 2_000 % 8) as u8, 5);
         }
         let now = pages.generations().newest;
-        pages.insert(hash(number), now, |_| now).expect("memory");
+        pages.insert_chunk(&[hash(number)], now, |_| now, |_| ()).expect("memory");
     }
     if matches!(plan.payload, Payload::Count { .. }) {
         for number in (0..items).step_by(3).chain((0..items).step_by(3)) {
@@ -196,7 +198,7 @@ fn check_sane(filter: &Paged) {
     assert_eq!(pages.slots().count() as u64, pages.slot_count());
     let newest = pages.generations().newest;
     for number in 0..600 {
-        pages.insert(hash(number), newest, |_| newest).expect("memory");
+        pages.insert_chunk(&[hash(number)], newest, |_| newest, |_| ()).expect("memory");
         assert!(pages.find(hash(number)).is_some());
     }
     for number in 0..600 {
