@@ -39,8 +39,8 @@ fn plan([rate, growth, payload]: [u8; 3], capacity: u64) -> Plan {
 fn payload_of(byte: u8) -> Payload {
     match byte % 3 {
         0 => Payload::Nothing,
-        1 => Payload::Count { bits: 4 },
-        _ => Payload::Generation { bits: 3 },
+        1 => Payload::Count(4),
+        _ => Payload::Generation(3),
     }
 }
 
@@ -75,7 +75,7 @@ fn stored(pages: &Pages) -> Pages {
 
 /// Counts up and down, against a multiset.
 fn operate(mut pages: Pages, operations: &[[u8; 3]]) {
-    let counts = matches!(pages.plan().payload, Payload::Count { .. });
+    let counts = matches!(pages.plan().payload, Payload::Count(_));
     let mut model = BTreeMap::<u64, u64>::new();
     let highest = pages.plan().payload.most() + 1;
     for &[operation, low, high] in operations {
@@ -186,7 +186,7 @@ fuzz_target!(|data: &[u8]| {
     let (operations, _) = data.as_chunks();
     let operations = &operations[..operations.len().min(MOST_OPERATIONS)];
     match plan.payload {
-        Payload::Generation { .. } => pass(pages, operations),
+        Payload::Generation(_) => pass(pages, operations),
         _ => operate(pages, operations),
     }
 });

@@ -81,7 +81,7 @@ impl Plan {
     pub fn params(&self) -> Params {
         let &Self { error_rate, expansion, seed, shard, ref paged, ref layers, .. } = self;
         let payload = paged.as_ref().map(|paged| paged.pages.payload);
-        let counts = matches!(payload, Some(Payload::Count { .. }));
+        let counts = matches!(payload, Some(Payload::Count(_)));
         let first = layers.first().map_or(0, |layer| layer.capacity);
         let capacity = paged.as_ref().map_or(first, |paged| paged.capacity);
         Params { error_rate, capacity, expansion, seed, counts, shard }
@@ -202,13 +202,13 @@ impl Plan {
             _ => return Err(Error::Impossible("a layer below pages that is not full")),
         }
         let belong = match window {
-            None => matches!(pages.payload, Payload::Nothing | Payload::Count { .. }),
+            None => matches!(pages.payload, Payload::Nothing | Payload::Count(_)),
             Some(window) => {
                 if !window.is_sound(factor.is_some(), *capacity) {
                     return Err(Error::Impossible("a window that no filter has"));
                 }
                 let bits = number_bits(window.rules);
-                pages.payload == Payload::Generation { bits }
+                pages.payload == Payload::Generation(bits)
             }
         };
         if belong { Ok(()) } else { Err(Error::Impossible("pages of another kind of filter")) }

@@ -209,8 +209,8 @@ fn put_shard(shard: Shard) -> Vec<u8> {
 fn put_pages(PagedPlan { capacity, pages, copies, .. }: &PagedPlan) -> Vec<u8> {
     let (payload, bits) = match pages.payload {
         Payload::Nothing => (NOTHING, 0),
-        Payload::Count { bits } => (COUNT, bits),
-        Payload::Generation { bits } => (GENERATION, bits),
+        Payload::Count(bits) => (COUNT, bits),
+        Payload::Generation(bits) => (GENERATION, bits),
     };
     let mut out = vec![pages.tag_bits, payload, bits, pages.doublings];
     out.extend(pages.page_slots.to_le_bytes());
@@ -324,8 +324,8 @@ fn pages(record: &mut Reader) -> Result<PagedPlan, Error> {
     let [tag_bits, kind, bits, doublings] = record.array()?;
     let payload = match (kind, bits) {
         (NOTHING, 0) => Payload::Nothing,
-        (COUNT, bits) => Payload::Count { bits },
-        (GENERATION, bits) => Payload::Generation { bits },
+        (COUNT, bits) => Payload::Count(bits),
+        (GENERATION, bits) => Payload::Generation(bits),
         _ => return Err(UNKNOWN),
     };
     let (page_slots, first_pages) = (record.u16()?, record.u32()?);

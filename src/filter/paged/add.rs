@@ -18,7 +18,7 @@
 //! An item at the highest count stays for ever, because its count is not known, and its deletion is
 //! refused. One misuse cannot be detected: deleting a false positive.
 
-use super::{Paged, Span, base_bytes};
+use super::{Paged, Part, Rest, Span, base_bytes};
 use crate::filter::{
     error::{Demand, Error},
     hash::Hash,
@@ -27,6 +27,7 @@ use crate::filter::{
         item_set::{Answers, CHUNK, ItemSet},
     },
     pages::Generations,
+    params::Expansion,
 };
 
 /// Who adds an item.
@@ -351,7 +352,8 @@ impl Paged {
 
     #[cold]
     fn refuse(&mut self, deletions: u32) {
-        let rest = self.rest.get_or_insert_default();
+        let usual = || Box::new(Rest::new(Part::Nothing, Expansion::USUAL, None));
+        let rest = self.rest.get_or_insert_with(usual);
         rest.refused = rest.refused.saturating_add(deletions);
     }
 

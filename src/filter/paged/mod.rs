@@ -96,13 +96,12 @@ const _: () = {
 
 impl Paged {
     /// Makes an empty filter: a window if there are `rules`, a counting filter if `params` has
-    /// counters, otherwise one that grows. When it is as full as it was reserved for, it takes at
-    /// most about `ceiling` bytes.
+    /// counters, otherwise one that grows. As full as it was reserved for, it takes at most about
+    /// `ceiling` bytes.
     ///
     /// # Errors
-    /// `Error::ErrorRate`, `Error::Capacity`; `Error::Window` for rules out of range, for a window
-    /// with counters, and for a window of items that has an expansion; `Error::Ceiling`,
-    /// `Error::OutOfMemory`.
+    /// Those of [`check_ranges`]; `Error::Window` for rules out of range, a window with counters, or
+    /// a window of items that has an expansion; `Error::Ceiling`, `Error::OutOfMemory`.
     pub fn new(params: &Params, rules: Option<Rules>, ceiling: u64) -> Result<Self, Error> {
         let plan = plan(params, rules)?;
         let wanted = plan.expected_bytes(plan.most_slots(plan.first_pages.into()))?;
@@ -113,7 +112,7 @@ impl Paged {
 
     fn of(params: &Params, pages: Pages, part: Part) -> Self {
         let &Params { seed, error_rate, capacity, expansion, shard, .. } = params;
-        let rest = Rest { part, expansion, shard, ..Rest::default() };
+        let rest = Rest::new(part, expansion, shard);
         let rest = (!rest.is_usual()).then(|| Box::new(rest));
         Self { seed, error_rate, capacity, pages, rest }
     }
@@ -148,7 +147,7 @@ impl Paged {
         self.error_rate
     }
 
-    /// How many items it was reserved for; in a window, the items of the whole window.
+    /// How many items it was reserved for.
     pub fn capacity(&self) -> u64 {
         self.capacity
     }
@@ -188,7 +187,7 @@ impl Paged {
 
     /// Whether items can be deleted.
     pub fn counts(&self) -> bool {
-        matches!(self.pages.plan().payload, Payload::Count { .. })
+        matches!(self.pages.plan().payload, Payload::Count(_))
     }
 
     /// The parameters of an equal empty filter, which for a window also needs the rules.
@@ -222,9 +221,9 @@ impl Paged {
         STRUCT_BYTES + self.pages.bytes() + if usual { 0 } else { REST_BYTES } + part
     }
 
-    /// What a stack of layers that grows by the expansion would have for `items` items: the number
-    /// of layers, and the sum of their capacities. The first layer is for the capacity, and each
-    /// next one for expansion times as many as the last. `BF.INFO` reports both.
+    /// What `BF.INFO` reports: the number of layers, and the sum of their capacities, of a stack of
+    /// layers for `items` items. The first one is for the capacity, and each next one for expansion
+    /// times as many as the last.
     pub fn stack(&self, items: u64) -> (u64, u64) {
         match self.expansion().factor() {
             None => (1, self.capacity),
@@ -337,14 +336,11 @@ impl Plan {
     }
 }
 
-impl Default for Rest {
-    fn default() -> Self {
-        let (part, expansion, leaving) = (Part::Nothing, Expansion::USUAL, Vec::new());
-        Self { part, expansion, shard: None, refused: 0, leaving }
-    }
-}
-
 impl Rest {
+    fn new(part: Part, expansion: Expansion, shard: Option<Shard>) -> Self {
+        Self { part, expansion, shard, refused: 0, leaving: Vec::new() }
+    }
+
     /// Whether the filter needs none, except for refused deletions.
     fn is_usual(&self) -> bool {
         let none = matches!(self.part, Part::Nothing) && self.shard.is_none();
@@ -356,26 +352,23 @@ fn base_bytes(base: &Layer) -> u64 {
     base.shape().words() * 8
 }
 
-/// The pages of an empty filter without a layer below, of parameters and rules that are checked.
+/// The pages of an empty filter without a layer below. Checks the parameters and the rules.
 pub(super) fn plan(params: &Params, rules: Option<Rules>) -> Result<pages::Plan, Error> {
     let &Params { error_rate, capacity, expansion, counts, .. } = params;
     check_ranges(error_rate, capacity)?;
-    if let Some(rules) = rules {
-        rules.check(expansion.factor().is_some())?;
-        if counts {
-            return Err(Error::Window);
-        }
-    }
+    let scales = expansion.factor().is_some();
     let (capacity, payload) = match rules {
         // Only a filter of plain bits gains from a reservation.
         None if !counts => (0, Payload::Nothing),
-        None => (capacity, Payload::Count { bits: COUNT_BITS }),
-        Some(rules) => (
-            rules.most_items(capacity).min(MAX_CAPACITY),
-            Payload::Generation { bits: window::number_bits(rules) },
-        ),
+        None => (capacity, Payload::Count(COUNT_BITS)),
+        Some(_) if counts => return Err(Error::Window),
+        Some(rules) => {
+            rules.check(scales)?;
+            let most = rules.most_items(capacity).min(MAX_CAPACITY);
+            (most, Payload::Generation(number_bits(rules)))
+        }
     };
-    if expansion.factor().is_none() {
+    if !scales {
         return pages::Plan::new(error_rate, capacity, Growth::Never, payload);
     }
     // A reservation for one page is treated as none: nobody has estimated the number of items.

@@ -19,7 +19,6 @@ pub(super) fn room<T>(len: usize) -> usize {
 }
 
 /// Makes room for `len` elements. After an error the array is unchanged.
-#[inline]
 pub(super) fn reserve<T>(array: &mut Vec<T>, len: usize) -> Result<(), Error> {
     if len <= array.capacity() {
         return Ok(());
@@ -32,7 +31,6 @@ pub(super) fn reserve<T>(array: &mut Vec<T>, len: usize) -> Result<(), Error> {
 
 /// Moves the elements to a smaller array if they fit into a lower class. Does nothing if the
 /// allocator has no memory for that array.
-#[inline]
 pub(super) fn fit<T>(array: &mut Vec<T>) {
     let wanted = room::<T>(array.len());
     // Not `shrink_to`: it aborts the process if the allocator refuses.

@@ -418,9 +418,9 @@ impl Pages {
     fn merging(&self) -> impl Fn(u64, u64) -> u64 + use<> {
         let (payload, generations) = (self.plan.payload, self.generations());
         move |a, b| match payload {
-            Payload::Count { .. } => generations.most.min(a + b + 1),
-            Payload::Generation { .. } if generations.age(a) > generations.age(b) => b,
-            Payload::Nothing | Payload::Generation { .. } => a,
+            Payload::Count(_) => generations.most.min(a + b + 1),
+            Payload::Generation(_) if generations.age(a) > generations.age(b) => b,
+            Payload::Nothing | Payload::Generation(_) => a,
         }
     }
 
@@ -433,7 +433,7 @@ impl Pages {
     #[inline]
     pub fn generations(&self) -> Generations {
         let most = self.plan.payload.most();
-        let forgets = matches!(self.plan.payload, Payload::Generation { .. });
+        let forgets = matches!(self.plan.payload, Payload::Generation(_));
         let alive = if forgets { self.alive.into() } else { most + 1 };
         Generations { newest: self.newest.into(), most, alive }
     }

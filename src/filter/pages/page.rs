@@ -525,7 +525,7 @@ impl Page {
             let (tag, mut payload) = (from.tag(slot), from.payload(slot));
             if tag == VOID {
                 // It stands for items of both pages, so their count is no longer known.
-                if let Payload::Count { .. } = kind {
+                if let Payload::Count(_) = kind {
                     payload = kind.most();
                 }
                 let slot = to.with_payload(VOID, payload);

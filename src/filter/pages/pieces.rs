@@ -264,7 +264,7 @@ impl Plan {
 
     /// Whether copies of void slots are counted: generations need no exact number of items.
     pub(super) fn counts_copies(&self) -> bool {
-        !matches!(self.payload, Payload::Generation { .. })
+        !matches!(self.payload, Payload::Generation(_))
     }
 }
 

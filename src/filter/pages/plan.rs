@@ -38,30 +38,22 @@ const RATES: std::ops::RangeInclusive<f64> = 2.5e-13..=0.25;
 pub enum Payload {
     /// No bits.
     Nothing,
-    /// Additions less deletions, minus 1. The highest number stays.
-    Count {
-        /// Bits of a count, in [1, 8].
-        bits: u8,
-    },
-    /// The number of the generation in which the item came last, modulo 2^bits.
-    Generation {
-        /// Bits of a number, in [1, 8].
-        bits: u8,
-    },
+    /// Additions less deletions, minus 1, in [1, 8] bits. The highest number stays.
+    Count(u8),
+    /// The number of the generation in which the item came last, in [1, 8] bits.
+    Generation(u8),
 }
 
 impl Payload {
     /// Bits of a payload.
-    #[inline]
     pub fn bits(self) -> u8 {
         match self {
             Self::Nothing => 0,
-            Self::Count { bits } | Self::Generation { bits } => bits,
+            Self::Count(bits) | Self::Generation(bits) => bits,
         }
     }
 
     /// The highest payload.
-    #[inline]
     pub fn most(self) -> u64 {
         super::words::low(self.bits().into())
     }
@@ -155,13 +147,11 @@ impl Plan {
 
     /// Whether two of `pages` pages are joined: if less than three quarters of the slots that
     /// `pages - 1` pages may have are left. So a page is not split and joined repeatedly.
-    #[inline]
     pub(super) fn joins_below(&self, pages: u64, slots: u64) -> bool {
         pages > self.first_pages.into() && slots < self.most_slots(pages - 1) / 4 * 3
     }
 
     /// The slots of pages of a level.
-    #[inline(always)]
     pub fn format(&self, level: u32) -> Format {
         let (first, tag_bits) = (self.first_pages.ilog2(), u32::from(self.tag_bits));
         let tag_bits = if level < first {

@@ -28,36 +28,30 @@ pub struct Format {
 
 impl Format {
     /// Bits of a slot, in [2, 57]; in a short page in [7, 62].
-    #[inline(always)]
     pub(super) fn width(self) -> usize {
         usize::from(self.tag_bits) + 1 + usize::from(self.payload_bits)
     }
 
     /// The slot of an added item, with this payload. Bits of `tag` above the lowest r are ignored.
-    #[inline(always)]
     pub(super) fn slot(self, tag: u64, payload: u64) -> u64 {
         self.with_payload(tag & low(self.tag_bits.into()) | 1 << self.tag_bits, payload)
     }
 
     /// The slot with this tag and marker, and this payload.
-    #[inline(always)]
     pub(super) fn with_payload(self, tag: u64, payload: u64) -> u64 {
         payload << (self.tag_bits + 1) | tag
     }
 
     /// The tag of a slot, with its marker: never 0.
-    #[inline(always)]
     pub(super) fn tag(self, slot: u64) -> u64 {
         slot & low(usize::from(self.tag_bits) + 1)
     }
 
-    #[inline(always)]
     pub(super) fn payload(self, slot: u64) -> u64 {
         slot >> (self.tag_bits + 1)
     }
 
     /// Whether a slot matches an item with the tag bits `tag`.
-    #[inline(always)]
     pub(super) fn matches(self, slot: u64, tag: u64) -> bool {
         let slot = self.tag(slot);
         (slot ^ tag) & low(marker(slot)) == 0
@@ -65,7 +59,6 @@ impl Format {
 }
 
 /// The place of the marker: the number of bits below it.
-#[inline(always)]
 pub(super) fn marker(tag: u64) -> usize {
     // A tag of 0, which only forged pages have, is treated as void. Such a page is refused.
     63 - (tag | 1).leading_zeros() as usize

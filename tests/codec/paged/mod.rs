@@ -18,8 +18,8 @@ use redis_bloom::{
 use crate::support::{self, Reading, Strings, item, params, time};
 
 /// Bits of the counts of COUNTING.
-const COUNT: Payload = Payload::Count { bits: 4 };
-const GENERATION: Payload = Payload::Generation { bits: 3 };
+const COUNT: Payload = Payload::Count(4);
+const GENERATION: Payload = Payload::Generation(3);
 
 /// The hash of item `number`.
 fn hash(number: u64) -> Hash {
@@ -45,7 +45,7 @@ fn lower(pages: &mut Pages, number: u64) -> u64 {
 #[track_caller]
 fn paged(pages: &Pages) -> Paged {
     let payload = pages.plan().payload;
-    let window = matches!(payload, Payload::Generation { .. }).then(|| {
+    let window = matches!(payload, Payload::Generation(_)).then(|| {
         let Generations { newest, alive, .. } = pages.generations();
         let generation = |i| Generation { start: i as i64 * 1_250, items: 1 };
         let swept = newest + 9 - alive;
@@ -101,13 +101,13 @@ fn crowded(tag_bits: u8, payload: Payload) -> Plan {
 fn filled(plan: Plan, items: u64) -> Pages {
     let mut pages = Pages::new(plan).expect("memory");
     for number in 0..items {
-        if matches!(plan.payload, Payload::Generation { .. }) {
+        if matches!(plan.payload, Payload::Generation(_)) {
             pages.turn((number / 2_000 % 8) as u8, 5);
         }
         let now = pages.generations().newest;
         pages.insert_chunk(&[hash(number)], now, |_| now, |_| ()).expect("memory");
     }
-    if matches!(plan.payload, Payload::Count { .. }) {
+    if matches!(plan.payload, Payload::Count(_)) {
         for number in (0..items).step_by(3).chain((0..items).step_by(3)) {
             raise(&mut pages, number);
         }

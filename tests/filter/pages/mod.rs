@@ -18,7 +18,7 @@ use redis_bloom::filter::{
 use crate::support::item;
 
 /// Bits of the counts of COUNTING.
-pub(crate) const COUNT: Payload = Payload::Count { bits: 4 };
+pub(crate) const COUNT: Payload = Payload::Count(4);
 
 /// One item at a time.
 pub(crate) trait Counts {
