@@ -100,8 +100,8 @@ impl Paged {
     /// `ceiling` bytes.
     ///
     /// # Errors
-    /// Those of [`check_ranges`]; `Error::Window` for rules out of range, a window with counters, or
-    /// a window of items that has an expansion; `Error::Ceiling`, `Error::OutOfMemory`.
+    /// Those of [`check_ranges`]; `Error::Window` for rules out of range, a window with counters,
+    /// or a window of items that has an expansion; `Error::Ceiling`, `Error::OutOfMemory`.
     pub fn new(params: &Params, rules: Option<Rules>, ceiling: u64) -> Result<Self, Error> {
         let plan = plan(params, rules)?;
         let wanted = plan.expected_bytes(plan.most_slots(plan.first_pages.into()))?;
@@ -313,7 +313,7 @@ impl Paged {
 const UNRESERVED: u64 = 100;
 
 impl Params {
-    /// Whether a new native filter has pages from its first item on, and otherwise a layer.
+    /// Whether a new native filter has pages from its first item on.
     pub fn has_pages(&self, rules: Option<Rules>) -> bool {
         let grows = self.expansion.factor().is_some();
         rules.is_some() || self.counts || (grows && self.capacity <= UNRESERVED)

@@ -18,7 +18,7 @@ pub const MAX_GENERATIONS: u8 = 32;
 /// The longest window: ten years, in milliseconds.
 pub const MAX_MILLISECONDS: u64 = 3_650 * 24 * 60 * 60 * 1_000;
 
-/// The latest start of a generation, in the year 144,683. Sums of times below it are exact.
+/// The latest start of a generation, in the year 144,683.
 pub const MAX_TIME: i64 = 1 << 52;
 
 /// The start of a generation that waits for its first addition, which is later than every time.
@@ -96,8 +96,7 @@ impl Rules {
 
     /// Whether a generation that started at `start` may hold items of the window at `now`.
     pub fn is_alive(&self, start: i64, now: i64) -> bool {
-        // Generations start at `MAX_TIME` at the latest. With a later `now`, a new one could be
-        // dead.
+        // A generation starts at `MAX_TIME` at the latest, and must not be dead then.
         let now = now.min(MAX_TIME);
         self.passed(start, now, u64::from(self.generations) + 1).is_lt()
     }

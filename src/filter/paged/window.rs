@@ -132,7 +132,7 @@ impl Window {
         alive.fold(0, |sum, generation| sum.saturating_add(generation.items))
     }
 
-    /// How many additions may change a window of `capacity` items before a generation is opened.
+    /// How many additions may change the filter before a window of items opens a generation.
     #[inline]
     pub(super) fn left(&self, capacity: u64) -> u64 {
         match self.rules.span {
@@ -184,7 +184,7 @@ impl Window {
         (due && rules.span != Span::Items).then_some(start)
     }
 
-    /// Whether an addition at `now` must first start a generation, or move the generations back.
+    /// Whether a [`Shift::Open`] must precede an addition at `now`.
     pub fn is_due(&self, now: i64) -> bool {
         self.due(now).is_some()
     }
@@ -390,9 +390,7 @@ impl Paged {
     #[inline]
     pub(super) fn moved_to_newest(&mut self, changed: u8) {
         let capacity = self.capacity;
-        let Some((window, pages, _)) = self.window_mut() else {
-            return;
-        };
+        let Some((window, pages, _)) = self.window_mut() else { return };
         let room = window.until_sweep().min(window.left(capacity));
         debug_assert!(changed == 1 || u64::from(changed) <= room, "{changed} of {room}");
         if let Some(newest) = window.generations.last_mut() {
@@ -411,13 +409,9 @@ impl Paged {
 
     /// Frees up to `pages` pages of a window that was emptied. Returns whether there are more.
     pub fn release(&mut self, pages: usize) -> bool {
-        let Some((_, _, leaving)) = self.window_mut() else {
-            return false;
-        };
         // Most windows have none: a write would copy a page of memory while a child saves.
-        if leaving.is_empty() {
-            return false;
-        }
+        let leaving = self.window_mut().map(|(_, _, leaving)| leaving);
+        let Some(leaving) = leaving.filter(|leaving| !leaving.is_empty()) else { return false };
         leaving.truncate(leaving.len().saturating_sub(pages));
         if leaving.is_empty() {
             *leaving = Vec::new();

@@ -1,13 +1,5 @@
-//! Many items at once: three stages of prefetches, then the work.
-//!
-//! ```text
-//!   address of each of 64 items   ─▶ its entry of the table
-//!   the entry                     ─▶ the starts of its page
-//!   the starts                    ─▶ the lines of its block
-//!   find, insert, change
-//! ```
-//!
-//! Each stage reads only memory that the stage before has prefetched, and 64 waits overlap.
+//! Up to 64 items at once, so that their waits for memory overlap. Three stages prefetch entries
+//! of the table, starts of pages, and blocks. Each reads what the stage before has prefetched.
 
 use super::{Address, Pages, block, page::Place, words::with_select};
 use crate::filter::{

@@ -6,7 +6,7 @@
 
 use crate::filter::error::Error;
 
-/// The size class of this number of bytes, in bytes.
+/// The size class of a number of bytes.
 pub(super) fn class(bytes: usize) -> usize {
     match bytes {
         0..=128 => bytes.next_multiple_of(16),

@@ -103,7 +103,7 @@ pub(super) struct Spot {
     pub(super) format: Format,
     /// The bits of the tag, and maybe others above them.
     pub(super) tag: u64,
-    bucket: usize,
+    pub(super) bucket: usize,
     /// The block, its first word, and the word behind its last.
     number: usize,
     start: usize,
@@ -112,7 +112,7 @@ pub(super) struct Spot {
 
 impl Spot {
     #[inline(always)]
-    fn words(self) -> Range<usize> {
+    pub(super) fn words(self) -> Range<usize> {
         self.start..self.end
     }
 }
@@ -226,7 +226,6 @@ impl Page {
         usize::from((self.0[block / LANES % HEADER] >> (block % LANES * 16)) as u16)
     }
 
-    /// The words of a block.
     fn range(&self, block: usize) -> Range<usize> {
         if self.is_short() {
             return 0..self.words().len();
@@ -236,7 +235,7 @@ impl Page {
 
     /// The block of these words. A page without an allocation has the block `NO_SLOTS`.
     #[inline(always)]
-    fn block(&self, words: Range<usize>) -> &[u64] {
+    pub(super) fn block(&self, words: Range<usize>) -> &[u64] {
         debug_assert!(self.0.is_empty() || words.end <= self.0.len(), "{words:?}");
         self.0.get(words).unwrap_or(&NO_SLOTS)
     }
@@ -314,17 +313,6 @@ impl Page {
         block::find(select, self.block(spot.words()), spot.format, spot.bucket, spot.tag)
     }
 
-    /// The indices of the slots of a bucket, and the place of its end among the ends.
-    #[inline(always)]
-    pub(super) fn bounds(&self, select: impl Select, spot: Spot) -> (Range<usize>, usize) {
-        block::bounds(select, self.block(spot.words()), spot.bucket)
-    }
-
-    #[inline(always)]
-    pub(super) fn slot(&self, spot: Spot, index: usize) -> u64 {
-        block::slot(self.block(spot.words()), spot.format, index)
-    }
-
     #[inline(always)]
     pub(super) fn set_slot(&mut self, spot: Spot, index: usize, slot: u64) {
         block::set_slot(&mut self.0[spot.words()], spot.format, index, slot);
@@ -353,7 +341,6 @@ impl Page {
         Ok(())
     }
 
-    /// Adds a slot to a short page that becomes long.
     #[cold]
     fn lengthen(&mut self, spot: Spot, slot: u64) -> Result<(), Error> {
         let format = Format { tag_bits: spot.format.tag_bits - REST_BITS, ..spot.format };

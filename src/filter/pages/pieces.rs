@@ -108,7 +108,7 @@ impl Pages {
 }
 
 impl Pieces {
-    /// No pages yet, from a position on.
+    /// No pages, from a position on.
     pub fn new(plan: Plan, start: u64) -> Self {
         Self { plan, start, list: Vec::new(), bytes: 0, copies: 0 }
     }

@@ -51,7 +51,6 @@ impl Format {
         slot >> (self.tag_bits + 1)
     }
 
-    /// Whether a slot matches an item with the tag bits `tag`.
     pub(super) fn matches(self, slot: u64, tag: u64) -> bool {
         let slot = self.tag(slot);
         (slot ^ tag) & low(marker(slot)) == 0

@@ -8,7 +8,7 @@
 //! count an item once too often if one structure has a copied void slot for it.
 
 use super::{
-    Pages, Place, Slot, marker,
+    Pages, Place, Slot, block, marker,
     page::{Page, Spot},
     slot::Format,
     words::{Select, low, with_select},
@@ -103,13 +103,14 @@ impl Page {
         let len = usize::from(known).saturating_sub(level as usize).min(format.tag_bits.into());
         let tag = block >> level & low(len) | 1 << len;
         let spot = |page: &Self| page.spot(format, Place(place), tag);
-        let Spot { format, tag, .. } = spot(self);
-        let (indices, end) = self.bounds(select, spot(self));
+        let here = spot(self);
+        let Spot { format, tag, bucket, .. } = here;
+        let (indices, end) = block::bounds(select, self.block(here.words()), bucket);
         let (mut payload, mut slots, mut kept) = (payload, 0, None);
         let compared = indices.len() as u64;
         // From the last one down: what lies below a removed slot does not move.
         for index in indices.rev() {
-            let slot = self.slot(spot(self), index);
+            let slot = block::slot(self.block(spot(self).words()), format, index);
             let (other, before) = (format.tag(slot), format.payload(slot));
             if (other ^ tag) & low(marker(tag).min(marker(other))) != 0 {
                 continue;
