@@ -1,7 +1,7 @@
 //! Up to 64 items at once, so that their waits for memory overlap. Three stages prefetch entries
 //! of the table, starts of pages, and blocks. Each reads what the stage before has prefetched.
 
-use super::{Address, Pages, block, page::Place, words::with_select};
+use super::{Pages, block, page::Place, words::with_select};
 use crate::filter::{
     error::Error,
     hash::Hash,
@@ -20,8 +20,9 @@ impl Pages {
             let (blocks, all_long) = self.prefetch(hashes);
             let answered = if all_long { hashes } else { &[] };
             for (block, &hash) in blocks.iter().zip(answered) {
-                let Address { format, place, tag, .. } = self.levels.address(hash, pages);
-                let found = block::find(select, block, format, place.bucket(), tag);
+                let (_, format, tag) = self.levels.address(hash.block, pages);
+                let bucket = Place::of(hash).bucket();
+                let found = block::find(select, block, format, bucket, tag);
                 answer(found.slot.map(|(_, slot)| format.payload(slot)));
             }
             all_long

@@ -158,23 +158,15 @@ impl Levels {
         (page | address as usize & above << self.level, u32::from(self.level) + above as u32)
     }
 
-    /// Where an item belongs in a table of `pages` pages.
+    /// The page of an item in a table of `pages` pages, its format, and the bits of the tag: the
+    /// lowest, and all higher bits of the hash.
     #[inline(always)]
-    fn address(self, hash: Hash, pages: usize) -> Address {
-        let (page, level) = self.page(hash.block, pages);
+    fn address(self, block: u64, pages: usize) -> (usize, Format, u64) {
+        let (page, level) = self.page(block, pages);
         let tag_bits = self.tag_bits[(level - u32::from(self.level)) as usize];
         let format = Format { tag_bits, payload_bits: self.payload_bits };
-        Address { page, format, place: Place::of(hash), tag: hash.block >> level }
+        (page, format, block >> level)
     }
-}
-
-#[derive(Clone, Copy)]
-struct Address {
-    page: usize,
-    format: Format,
-    place: Place,
-    /// The bits of the tag, and all higher bits of the hash.
-    tag: u64,
 }
 
 /// Updates `bytes` after a page that had `before` allocated words was changed.
@@ -270,18 +262,21 @@ impl Pages {
 
     /// The page of an item, and where it belongs there.
     #[inline(always)]
-    fn spot(&self, hash: Hash) -> (usize, Spot) {
-        let Address { page, format, place, tag } = self.levels.address(hash, self.table.len());
+    fn spot(&self, block: u64, place: Place) -> (usize, Spot) {
+        let (page, format, tag) = self.levels.address(block, self.table.len());
         (page, self.table[page].spot(format, place, tag))
     }
 
     /// The payload of the slot that matches an item.
     pub fn find(&self, hash: Hash) -> Option<u64> {
-        with_select!(select => {
-            let (page, spot) = self.spot(hash);
-            let (_, slot) = self.table[page].find(select, spot).slot?;
-            Some(spot.format.payload(slot))
-        })
+        with_select!(select => self.find_by(select, hash.block, Place::of(hash)))
+    }
+
+    #[inline(always)]
+    fn find_by(&self, select: impl Select, block: u64, place: Place) -> Option<u64> {
+        let (page, spot) = self.spot(block, place);
+        let (_, slot) = self.table[page].find(select, spot).slot?;
+        Some(spot.format.payload(slot))
     }
 
     /// Adds an item, as [`Self::insert_chunk`] does. After an error nothing has changed.
@@ -293,7 +288,7 @@ impl Pages {
         fresh: u64,
         change: impl FnOnce(u64) -> u64,
     ) -> Result<Option<u64>, Error> {
-        let (number, spot) = self.spot(hash);
+        let (number, spot) = self.spot(hash.block, Place::of(hash));
         let (format, page) = (spot.format, &mut self.table[number]);
         let found = page.find(select, spot);
         if let Some((index, slot)) = found.slot {
@@ -322,7 +317,7 @@ impl Pages {
     #[inline(always)]
     fn lower_by(&mut self, select: impl Select, hash: Hash) -> u64 {
         let most = self.plan.payload.most();
-        let (number, spot) = self.spot(hash);
+        let (number, spot) = self.spot(hash.block, Place::of(hash));
         let (format, page) = (spot.format, &mut self.table[number]);
         let Some((index, slot)) = page.find(select, spot).slot else {
             return 0;

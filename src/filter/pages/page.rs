@@ -83,11 +83,6 @@ impl Place {
         Self(scale(hash.probes, PAGE_BUCKETS as u64) as u16)
     }
 
-    /// The least `Hash::probes` of the items of the place.
-    pub(super) fn probes(self) -> u64 {
-        (u128::from(self.0) << 64).div_ceil(PAGE_BUCKETS as u128) as u64
-    }
-
     pub(super) fn block(self) -> usize {
         usize::from(self.0) / BUCKETS
     }

@@ -15,7 +15,9 @@
 //! The pages of a copy may have levels that no table has at the same time. [`Pieces::finish`]
 //! splits pages until a table has them all. It joins none, because two pages need not fit into one.
 
-use super::{Levels, MAX_PAGES, Page, Pages, Payload, Plan, Slot, memory, words::low};
+use super::{
+    Levels, MAX_PAGES, Page, Pages, Payload, Place, Plan, Slot, memory, with_select, words::low,
+};
 use crate::filter::error::Error;
 
 /// The end of all positions.
@@ -103,7 +105,10 @@ impl Pages {
 
     /// Whether each item with a slot in `pieces` also matches a slot here.
     pub fn holds(&self, pieces: &Pieces) -> bool {
-        pieces.slots().all(|slot| self.find(slot.hash()).is_some())
+        let mut slots = pieces.slots();
+        with_select!(select => {
+            slots.all(|slot| self.find_by(select, slot.block, Place(slot.place)).is_some())
+        })
     }
 }
 

@@ -155,7 +155,7 @@ impl Plan {
     pub fn format(&self, level: u32) -> Format {
         let (first, tag_bits) = (self.first_pages.ilog2(), u32::from(self.tag_bits));
         let tag_bits = if level < first {
-            // Level and tag together have the same number of bits below that level.
+            // Below the level of the first pages, level and tag together have a fixed length.
             (tag_bits + first - level).min(MAX_TAG_BITS.into()) as u8
         } else {
             let longer = level.saturating_sub(first + u32::from(self.doublings));

@@ -13,10 +13,7 @@ use super::{
     slot::Format,
     words::{Select, low, with_select},
 };
-use crate::filter::{
-    error::{Error, Unmergeable},
-    hash::Hash,
-};
+use crate::filter::error::{Error, Unmergeable};
 
 impl Pages {
     /// Adds the slots of another structure, which has at most as many pages and no generations.
@@ -78,13 +75,6 @@ impl Pages {
         let upper = u32::from(self.levels.level) + 1;
         let doublings = upper.saturating_sub(first) as u8;
         self.plan.doublings = self.plan.doublings.min(doublings);
-    }
-}
-
-impl Slot {
-    /// A hash that agrees with all that is known.
-    pub(super) fn hash(self) -> Hash {
-        Hash { block: self.block, probes: Place(self.place).probes() }
     }
 }
 
