@@ -190,9 +190,9 @@ fn creation(mut draft: Draft, obeyed: impl Fn() -> bool) -> Result<Options, Refu
 pub fn shift(word: &[u8], number: &[u8]) -> Result<Shift, Refusal> {
     let time = || number::integer(number);
     let shift = match word {
-        word if is(word, OPEN) => time().map(|start| Shift::Open(start)),
-        word if is(word, FORGET) => time().map(|start| Shift::Forget(start)),
-        word if is(word, SWEEP) => number::integer(number).map(|pages| Shift::Sweep(pages)),
+        word if is(word, OPEN) => time().map(Shift::Open),
+        word if is(word, FORGET) => time().map(Shift::Forget),
+        word if is(word, SWEEP) => number::integer(number).map(Shift::Sweep),
         _ => None,
     };
     shift.ok_or(Refusal::BAD_SHIFT)

@@ -121,7 +121,7 @@ impl Select for Portable {
         let sums = eights.wrapping_mul(0x0101_0101_0101_0101);
         // The highest bit of each byte that lies below the place: its sum is at most i.
         let tops = 0x8080_8080_8080_8080;
-        let below = (u64::from(i) * 0x0101_0101_0101_0101 | tops) - sums & tops;
+        let below = (((u64::from(i) * 0x0101_0101_0101_0101) | tops) - sums) & tops;
         let mut place = below.count_ones() * 8;
         i -= (sums << 8 >> place & 0xFF) as u32;
         for (half, counts, mask) in [(4, fours, 15), (2, twos, 3), (1, word, 1)] {
