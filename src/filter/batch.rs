@@ -15,10 +15,8 @@
 use super::{
     error::{Demand, Error},
     hash::Hash,
-    layer::{
-        Blocked, Layer,
-        item_set::{Answers, CHUNK, ItemSet},
-    },
+    layer::item_set::{Answers, CHUNK, ItemSet},
+    prefetch_hint::PrefetchHint,
     stack::Filter,
 };
 
@@ -70,7 +68,9 @@ impl Filter {
             }
             let items = ItemSet::first(hashes.len());
             let missing = items.without(self.found_in_stack(hashes, items));
-            self.newest().prefetch_remaining(hashes, missing);
+            if let Some(blocks) = self.newest().blocks() {
+                blocks.prefetch_remaining(hashes, missing);
+            }
             if self.newest().room() < missing.len() {
                 self.add_growing(hashes, &ceiling, &mut answer)?;
             } else {
@@ -106,7 +106,9 @@ impl Filter {
     ) {
         let mut answers = Answers::default();
         for item in items {
-            answers.push(self.add_uncounted(self.hash(item)));
+            let hash = self.hash(item);
+            let added = self.add(hash, |_| u64::MAX);
+            answers.push(added.unwrap_or_else(|_| self.newest_mut().add(hash)));
             if answers.count() == CHUNK {
                 answer(std::mem::take(&mut answers));
             }
@@ -122,49 +124,44 @@ impl Filter {
         chunk: &'c mut [Hash; CHUNK],
         prefetch: bool,
     ) -> &'c [Hash] {
-        let newest = self.newest();
-        // One loop for each case: the loop of a large blocked layer has no branch on the kind.
-        match newest.blocks().and_then(Blocked::block_address) {
-            Some(blocks) if prefetch => self.hash_into(chunk, items, |hash| blocks.prefetch(hash)),
-            _ if prefetch => self.hash_into(chunk, items, |hash| newest.prefetch(hash)),
-            _ => self.hash_into(chunk, items, |_| {}),
+        // One loop for each case: that of a large blocked layer has no branch on the kind.
+        match PrefetchHint::of(self) {
+            Some(hint) if prefetch => hash_into(chunk, items, |item| hint.hash(item)),
+            Some(_) => hash_into(chunk, items, |item| self.hash(item)),
+            None => hash_into(chunk, items, |item| {
+                let hash = self.hash(item);
+                self.newest().prefetch(hash);
+                hash
+            }),
         }
-    }
-
-    /// Hashes the next items, at most one chunk, and passes each hash to `prefetch`.
-    #[inline]
-    fn hash_into<'c, 'a>(
-        &self,
-        chunk: &'c mut [Hash; CHUNK],
-        items: &mut impl Iterator<Item = &'a [u8]>,
-        prefetch: impl Fn(Hash),
-    ) -> &'c [Hash] {
-        let mut count = 0;
-        for (slot, item) in chunk.iter_mut().zip(items) {
-            *slot = self.hash(item);
-            prefetch(*slot);
-            count += 1;
-        }
-        &chunk[..count]
     }
 
     /// Which of these items an older layer may hold. Not inlined: most filters have none.
     #[inline(never)]
     fn found_in_stack(&self, hashes: &[Hash], items: ItemSet) -> ItemSet {
-        let prefetch = |layer: Option<&&Layer>, items: ItemSet| {
-            if let Some(layer) = layer {
-                layer.prefetch_each(hashes, items);
-            }
-        };
-        let mut layers = self.layers().rev().skip(1).peekable();
         let mut missing = items;
-        prefetch(layers.peek(), missing);
-        while let Some(layer) = layers.next()
-            && !missing.is_empty()
-        {
+        for layer in self.older().iter().rev() {
+            if missing.is_empty() {
+                break;
+            }
+            missing.members().for_each(|i| layer.prefetch(hashes[i]));
             missing = missing.without(layer.filter_present(hashes, missing));
-            prefetch(layers.peek(), missing);
         }
         items.without(missing)
     }
+}
+
+/// Hashes the next items, at most one chunk, each by `hash`.
+#[inline]
+fn hash_into<'c, 'a>(
+    chunk: &'c mut [Hash; CHUNK],
+    items: &mut impl Iterator<Item = &'a [u8]>,
+    hash: impl Fn(&[u8]) -> Hash,
+) -> &'c [Hash] {
+    let mut count = 0;
+    for (slot, item) in chunk.iter_mut().zip(items) {
+        *slot = hash(item);
+        count += 1;
+    }
+    &chunk[..count]
 }

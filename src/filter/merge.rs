@@ -97,11 +97,11 @@ impl<'a> Member<'a> {
             }
             _ => (a.seed == b.seed, true),
         };
-        let alike = (family.tag(), a.counts, self.layer().is_some())
-            == (other_family.tag(), b.counts, other.layer().is_some());
+        let kind = (family.tag(), a.counts, self.layer().is_some());
+        let other_kind = (other_family.tag(), b.counts, other.layer().is_some());
         let checks = [
             // The product that made them, its version, counters, or whether there is a layer.
-            (alike, "kind"),
+            (kind == other_kind, "kind"),
             (a.shard == b.shard, "shard"),
             (seeds, "seed"),
             (a.error_rate == b.error_rate, "error rate"),
@@ -159,10 +159,11 @@ impl Union {
         paged.sort_by_key(|paged| {
             std::cmp::Reverse((paged.pages().pages().len(), paged.pages().slot_count()))
         });
-        let tables: Vec<&Pages> = paged.iter().map(|paged| paged.pages()).collect();
-        let ([model, ..], [largest, smaller @ ..]) = (paged.as_slice(), tables.as_slice()) else {
+        let Some((model, smaller)) = paged.split_first() else {
             return Ok(None);
         };
+        let largest = model.pages();
+        let smaller: Vec<&Pages> = smaller.iter().map(|paged| paged.pages()).collect();
         let numbers = |table: &Pages| pages::Plan { doublings: 0, ..table.plan() };
         if smaller.iter().any(|table| numbers(table) != numbers(largest)) {
             return Err(OTHER_SHAPE.into());
@@ -175,7 +176,7 @@ impl Union {
         }
         let items = if layers.is_empty() { None } else { unite_layers(layers, limited)? };
         let bits = layers.first().map_or(0, |layer| layer.shape().words() * 8);
-        let wanted = tables.iter().map(|table| table.bytes()).fold(bits, u64::saturating_add);
+        let wanted = paged.iter().map(|it| it.pages().bytes()).fold(bits, u64::saturating_add);
         let present = first.bytes();
         if wanted > present {
             Demand { present, wanted }.check(ceiling)?;
@@ -195,7 +196,7 @@ impl Union {
             [] => None,
             [first, others @ ..] => {
                 let mut layer = first.duplicate()?;
-                layer.unite(others, items.unwrap_or(first.counted()));
+                layer.unite(others.iter().copied(), items.unwrap_or(first.counted()));
                 Some(layer)
             }
         };
@@ -206,8 +207,7 @@ impl Union {
 impl Filter {
     /// Makes the filter the union of itself and `others`. The union has `items` items.
     pub fn unite(&mut self, others: &[Member], items: u64) {
-        let layers: Vec<&Layer> = others.iter().filter_map(|other| other.layer()).collect();
-        self.newest_mut().unite(&layers, items);
+        self.newest_mut().unite(others.iter().filter_map(|other| other.layer()), items);
     }
 }
 

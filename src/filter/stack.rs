@@ -188,14 +188,13 @@ impl Filter {
     /// (`count`): its index, and where it begins. A byte past the end gives the newest layer.
     pub fn layer_at(&self, at: u64, count: fn(Start) -> u64) -> (usize, Start) {
         let older = self.older();
-        // A native filter has one layer, which begins at 0.
-        let start = |layer: &Layer| layer.span().map_or(Start::default(), |(start, _)| start);
-        if count(start(&self.newest)) <= at {
-            return (older.len(), start(&self.newest));
-        }
-        let begins = |layer: &Layer| count(start(layer)) <= at;
-        let index = older.partition_point(begins).saturating_sub(1);
-        (index, older.get(index).map_or(Start::default(), start))
+        let begins = |layer: &Layer| count(layer.start()) <= at;
+        let index = if begins(&self.newest) {
+            older.len()
+        } else {
+            older.partition_point(begins).saturating_sub(1)
+        };
+        (index, older.get(index).unwrap_or(&self.newest).start())
     }
 
     /// The layer that takes additions.
@@ -241,10 +240,7 @@ impl Filter {
 
     /// Bytes of all bit arrays, including bits that have not arrived yet.
     pub fn bit_bytes(&self) -> u64 {
-        match self.newest.span() {
-            Some((_, end)) => end.memory,
-            None => self.newest.shape().words() * 8,
-        }
+        self.newest.end().memory
     }
 
     /// Bytes of the bit arrays that are allocated: all of them in a complete filter.
@@ -329,13 +325,6 @@ impl Filter {
         Ok(self.newest.add(hash))
     }
 
-    /// Adds an item that must not be refused: without room, the newest layer takes it uncounted. It
-    /// is never lost, but the error rate is guaranteed only up to the capacity.
-    #[cold]
-    pub(super) fn add_uncounted(&mut self, hash: Hash) -> bool {
-        self.add(hash, |_| u64::MAX).unwrap_or_else(|_| self.newest.add(hash))
-    }
-
     /// Copies the filter, with the same seed, bits and counts, if there is memory.
     pub fn duplicate(&self) -> Result<Self, Error> {
         let extra = self.extra.as_deref().map(Extra::duplicate).transpose()?;
@@ -374,7 +363,7 @@ impl Filter {
         let wanted = words.saturating_mul(8).saturating_add(present);
         Demand { present, wanted }.check(ceiling)?;
         let mut layer = plan.ok_or(NOT_ADDRESSABLE)?.empty()?;
-        layer.start_after(&self.newest);
+        layer.set_start(self.newest.end());
         let older = &mut self.extra.get_or_insert_default().older;
         let bytes = older.len().saturating_mul(size_of::<Layer>()) as u64;
         older.try_reserve(1).map_err(|_| Error::OutOfMemory(bytes))?;
@@ -449,12 +438,10 @@ impl Plan {
     /// # Errors
     /// `Error::Layers` if there are none.
     pub fn with_layers(&self, mut layers: Vec<Layer>) -> Result<Filter, Error> {
-        let mut below: Option<&Layer> = None;
+        let mut start = Start::default();
         for layer in &mut layers {
-            if let Some(below) = below {
-                layer.start_after(below);
-            }
-            below = Some(layer);
+            layer.set_start(start);
+            start = layer.end();
         }
         let newest = layers.pop().ok_or(Error::Layers)?;
         layers.shrink_to_fit();

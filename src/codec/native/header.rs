@@ -26,7 +26,7 @@
 //!   │ kind 1 │ rule │ probes │ bits │ bytes │ capacity │ items │ error rate │
 //!   │ u8     │ u8   │ u16    │ u64  │ u64   │ u64      │ u64   │ f64        │
 //!   └────────┴──────┴────────┴──────┴───────┴──────────┴───────┴────────────┘
-//!   rule (filter/layer/classic/mod.rs): 0 remainder, 1 low bits, 2 prime, 3 mitz32, 4 mitz64
+//!   rule (filter/layer/classic.rs): 0 remainder, 1 low bits, 2 prime, 3 mitz32, 4 mitz64
 //! ```
 //!
 //! `present` is the place (`body.rs`) up to which bits and pages follow: all of a complete filter,

@@ -7,7 +7,7 @@
 //! ```
 //!
 //! Guava's files contain only bits and probes. The rule of the layer says which of its two
-//! strategies gives the positions (`layer/classic/positions.rs`). Such a filter never grows,
+//! strategies gives the positions (`layer/classic.rs`). Such a filter never grows,
 //! because Guava has no rule for growth.
 
 use super::murmur3;

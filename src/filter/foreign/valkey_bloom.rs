@@ -10,7 +10,7 @@
 //! ```
 //!
 //! The formulas are those of the crate `bloomfilter` 3, on which valkey-bloom is built; the
-//! positions are in `layer/classic/positions.rs`. A filter grows as it would have in valkey-bloom.
+//! positions are in `layer/classic.rs`. A filter grows as it would have in valkey-bloom.
 //! A shape that does not follow from capacity and rate is forged (`fits`).
 //!
 //! With a ratio of one half, the union of the layers reaches twice the rate that was set, as it

@@ -9,9 +9,8 @@ mod classic;
 pub(super) mod item_set;
 pub(super) mod occupancy;
 
-pub(super) use blocked::BlockAddress;
-pub(super) use blocked::Blocked;
 pub use blocked::uses_avx512;
+pub(super) use blocked::{Blocked, prefetch_item};
 use classic::ClassicLayer;
 pub use classic::{Classic, MAX_BITS, MAX_CLASSIC_PROBES, Rule, Start};
 
@@ -89,16 +88,9 @@ impl Layer {
 
     /// Copies the layer, if there is memory.
     pub fn duplicate(&self) -> Result<Self, Error> {
-        let kind = match &self.kind {
-            Kind::Blocked(layer) => {
-                Kind::Blocked(Blocked::new(layer.geometry(), layer.bits.duplicate()?))
-            }
-            Kind::Classic(layer) => {
-                let bits = layer.bits.duplicate()?;
-                Kind::Classic(Box::new(ClassicLayer { bits, ..**layer }))
-            }
-        };
-        Ok(Self { kind, ..*self })
+        let mut copy = LayerPlan::of(self).over(self.bits().duplicate()?);
+        copy.set_start(self.start());
+        Ok(copy)
     }
 
     /// Items counted so far. This is the number that is stored.
@@ -163,27 +155,28 @@ impl Layer {
         }
     }
 
-    /// Where a classic layer begins and ends in its filter; `None` for the other kinds.
-    pub(super) fn span(&self) -> Option<(Start, Start)> {
-        match &self.kind {
-            Kind::Classic(layer) => Some((layer.start, layer.end())),
-            Kind::Blocked(_) => None,
+    /// Where the layer begins in its filter. A layer of blocks is the only one.
+    pub(super) fn start(&self) -> Start {
+        if let Kind::Classic(layer) = &self.kind { layer.start } else { Start::default() }
+    }
+
+    pub(super) fn set_start(&mut self, start: Start) {
+        if let Kind::Classic(layer) = &mut self.kind {
+            layer.start = start;
         }
     }
 
-    /// Records, in a classic layer, that it begins where `below` ends.
-    pub(super) fn start_after(&mut self, below: &Self) {
-        if let Some((_, end)) = below.span()
-            && let Kind::Classic(layer) = &mut self.kind
-        {
-            layer.start = end;
-        }
+    /// Where the next layer begins.
+    pub(super) fn end(&self) -> Start {
+        let (Start { stored, memory }, shape) = (self.start(), self.shape());
+        let bytes = shape.words().saturating_mul(8);
+        let as_stored = if let Shape::Classic(classic) = shape { classic.bytes } else { bytes };
+        Start { stored: stored.saturating_add(as_stored), memory: memory.saturating_add(bytes) }
     }
 
     /// Adds what the layers `others` hold, all of the same shape. The count becomes `items`.
-    pub(super) fn unite(&mut self, others: &[&Self], items: u64) {
-        let bits: Vec<_> = others.iter().map(|other| other.bits()).collect();
-        self.bits_mut().unite(&bits);
+    pub(super) fn unite<'a>(&mut self, others: impl Iterator<Item = &'a Self>, items: u64) {
+        self.bits_mut().unite(&others.map(Self::bits).collect::<Vec<_>>());
         self.counted = items;
     }
 
@@ -195,20 +188,12 @@ impl Layer {
         }
     }
 
-    /// Prefetches the memory that a lookup of the item reads first.
+    /// Prefetches the lines of an item in a classic layer. For blocks there is
+    /// [`PrefetchHint`](super::PrefetchHint).
     #[inline]
-    pub fn prefetch(&self, hash: Hash) {
-        match &self.kind {
-            Kind::Blocked(layer) => layer.prefetch(hash),
-            Kind::Classic(layer) => layer.prefetch(hash),
-        }
-    }
-
-    /// Prefetches the memory of these items of a chunk, as [`Self::prefetch`] does.
-    pub(super) fn prefetch_each(&self, hashes: &[Hash], items: ItemSet) {
-        match &self.kind {
-            Kind::Blocked(layer) => items.members().for_each(|i| layer.prefetch(hashes[i])),
-            Kind::Classic(layer) => layer.prefetch_each(hashes, items),
+    pub(super) fn prefetch(&self, hash: Hash) {
+        if let Kind::Classic(layer) = &self.kind {
+            layer.prefetch(hash);
         }
     }
 
@@ -221,16 +206,8 @@ impl Layer {
         }
     }
 
-    /// Prefetches the lines that [`Self::prefetch`] left out and that an addition needs.
-    #[inline]
-    pub(super) fn prefetch_remaining(&self, hashes: &[Hash], items: ItemSet) {
-        if let Kind::Blocked(layer) = &self.kind {
-            layer.prefetch_remaining(hashes, items);
-        }
-    }
-
-    /// Prefetches position `start` modulo the bits in a classic layer. Does nothing in other kinds.
-    pub fn prefetch_start(&self, start: u64) {
+    /// Prefetches position `start` modulo the bits in a classic layer.
+    pub(super) fn prefetch_start(&self, start: u64) {
         if let Kind::Classic(layer) = &self.kind {
             layer.prefetch_start(start);
         }

@@ -1,19 +1,59 @@
 //! Inside one block: tests and sets the bits of a probe sequence.
 //!
 //! - **Four probes are tested together, without a branch between them.** After one probe the branch
-//!   is a coin toss. After four it is predictable: 15 of 16 absent items stop there.
+//!   is a coin toss. After four it is predictable: 15 of 16 absent items stop there. In batches,
+//!   processors with AVX-512VL test the four in nine instructions (`simd.rs`).
 //! - **Blocks of one cache line have their own copy of the code**, which selects no line.
 //! - **An addition tests and sets in one pass.** It skips groups that are set. The first group with
 //!   a clear bit shows that the item is new, so everything from there on is set without a test.
 
-use super::{
-    line::{Line, LineProbe, Scalar},
-    simd::{Avx512, detected},
-};
+use super::simd::{Avx512, detected};
 use crate::filter::{
-    geometry::{Geometry, PROBE_GROUP},
+    geometry::{Geometry, LINE_WORDS, PROBE_GROUP},
     hash::probe::{ProbeGroup, ProbeSequence},
 };
+
+pub(super) type Line = [u64; LINE_WORDS];
+
+/// Tests a cache line for the bits of a probe group.
+pub(super) trait LineProbe: Copy {
+    /// Calls `work`. Code inlined into `work` is compiled for this implementation's processor.
+    fn run<R>(self, work: impl FnOnce() -> R) -> R;
+
+    /// 1 if the first `count` bits of the group, at most 4, are set in the line, else 0.
+    fn test_group(self, line: &Line, group: ProbeGroup, count: u8) -> u64;
+}
+
+/// Portable code.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Scalar;
+
+impl LineProbe for Scalar {
+    #[inline(always)]
+    fn run<R>(self, work: impl FnOnce() -> R) -> R {
+        work()
+    }
+
+    #[inline(always)]
+    fn test_group(self, line: &Line, group: ProbeGroup, count: u8) -> u64 {
+        match count {
+            0 => 1,
+            1 => first_are_set::<1>(line, group),
+            2 => first_are_set::<2>(line, group),
+            3 => first_are_set::<3>(line, group),
+            _ => first_are_set::<4>(line, group),
+        }
+    }
+}
+
+/// Returns 1 if the first `N` bits of the group are set in the line, else 0.
+#[inline(always)]
+fn first_are_set<const N: u8>(line: &Line, group: ProbeGroup) -> u64 {
+    (0..N).fold(1, |all, i| {
+        let (word, bit) = group.at(i);
+        all & line[word] >> bit
+    })
+}
 
 /// How the blocks of a layer are probed.
 #[derive(Clone, Copy, Debug)]
@@ -104,24 +144,21 @@ fn add_to(
     mut sequence: ProbeSequence,
     mut left: u8,
 ) -> bool {
-    let count = lines.len() as u64;
     let mut absent = false;
-    while left >= PROBE_GROUP {
-        let group = sequence.group(count);
+    let mut add = |count| {
+        let group = sequence.group(lines.len() as u64);
         let line = &mut lines[group.line];
-        if absent || line_probe.test_group(line, group, PROBE_GROUP) == 0 {
+        if absent || line_probe.test_group(line, group, count) == 0 {
             absent = true;
-            set(line, group, PROBE_GROUP);
+            set(line, group, count);
         }
+    };
+    while left >= PROBE_GROUP {
+        add(PROBE_GROUP);
         left -= PROBE_GROUP;
     }
     if left > 0 {
-        let group = sequence.group(count);
-        let line = &mut lines[group.line];
-        if absent || line_probe.test_group(line, group, left) == 0 {
-            absent = true;
-            set(line, group, left);
-        }
+        add(left);
     }
     absent
 }

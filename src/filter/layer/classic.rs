@@ -1,40 +1,42 @@
-//! The classic Bloom layer: the k bits of an item lie anywhere in the array. For filters that other
-//! products made.
+//! The classic Bloom layer of other products: the k bits of an item lie anywhere in the array.
+//! Their positions follow from the two words of the item's hash, a and b:
 //!
 //! ```text
-//!   ┌──────────────────────────────────────────────────────────┐
-//!   │    a          a+b                a+2b            ...     │
-//!   └────┴───────────┴──────────────────┴──────────────────────┘
-//!   positions (a + i b mod 2^64) mod bits, i in 0 .. k
+//!   remainder (a + i b mod 2^64) mod bits for i in 0 .. k: RedisBloom's
+//!   low bits  as remainder, but bits is a power of two: RedisBloom's rounded form
+//!   prime     a, b, then (a + i b mod 2^64) mod P for i in 2 .. k, each mod bits
+//!             P = 2^64 - 59
+//!   mitz32    l + i h for i in 1 ..= k, in 32 bits; its complement if negative; mod bits
+//!             a = h, l (32 bits each)
+//!   mitz64    a + i b for i in 0 .. k, its lowest 63 bits mod bits
 //! ```
-//!
-//! These are RedisBloom's positions; `positions.rs` has all rules.
 //!
 //! Bloom (1970), with the double hashing of Kirsch and Mitzenmacher (2006). Two things reduce the
 //! cost of k cache lines:
 //!
-//! * **No division per probe.** Each position follows from the one before. Adding b mod bits gives
-//!   the right remainder, except that a sum a + i b that passes 2^64 loses 2^64 mod bits. So there
-//!   are two possible steps, and a subtraction if the position passes `bits`.
+//! * **No division per probe**, if the rule is the remainder alone. Each position follows from the
+//!   one before. Adding b mod bits gives the right remainder, except that a sum a + i b that passes
+//!   2^64 loses 2^64 mod bits. So there are two possible steps, and a subtraction if the position
+//!   passes `bits`.
 //! * **Prefetch of all positions** of every item of a batch, before the first one is read.
 
-mod positions;
+use std::hint::select_unpredictable;
 
 use super::{bits::Bits, item_set::ItemSet};
 use crate::filter::hash::Hash;
 
-/// How positions follow from a and b.
+/// How positions follow from a and b: the table above.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Rule {
-    /// RedisBloom: the remainder by the number of bits.
+    /// RedisBloom.
     Remainder,
-    /// RedisBloom: the lowest bits; stored differently.
+    /// RedisBloom before 2.2; stored differently.
     LowBits,
-    /// valkey-bloom: the remainder by the largest prime below 2^64, then by the number of bits.
+    /// valkey-bloom.
     Prime,
-    /// Guava's `MURMUR128_MITZ_32`: a and b are the halves of 64 bits.
+    /// Guava's `MURMUR128_MITZ_32`, in Java's `int` arithmetic.
     Mitz32,
-    /// Guava's `MURMUR128_MITZ_64`: 63 bits of the sum.
+    /// Guava's `MURMUR128_MITZ_64`.
     Mitz64,
 }
 
@@ -90,12 +92,10 @@ impl Classic {
     fn all(&self, passing: u64, hash: Hash, each: impl FnMut(u64) -> bool) -> bool {
         let Self { bits, probes, rule, .. } = *self;
         match rule {
-            Rule::Remainder | Rule::LowBits => {
-                positions::remainder(hash, probes, bits, passing).all(each)
-            }
-            Rule::Prime => positions::prime(hash, probes, bits).all(each),
-            Rule::Mitz32 => positions::mitz32(hash, probes, bits).all(each),
-            Rule::Mitz64 => positions::mitz64(hash, probes, bits).all(each),
+            Rule::Remainder | Rule::LowBits => remainder(hash, probes, bits, passing).all(each),
+            Rule::Prime => prime(hash, probes, bits).all(each),
+            Rule::Mitz32 => mitz32(hash, probes, bits).all(each),
+            Rule::Mitz64 => mitz64(hash, probes, bits).all(each),
         }
     }
 }
@@ -120,29 +120,10 @@ impl ClassicLayer {
         Self { bits, shape, passing, start: Start::default() }
     }
 
-    /// Where the next layer begins.
-    pub(super) fn end(&self) -> Start {
-        let Start { stored, memory } = self.start;
-        Start {
-            stored: stored.saturating_add(self.shape.bytes),
-            memory: memory.saturating_add(self.shape.words().saturating_mul(8)),
-        }
-    }
-
     /// Prefetches the lines that the item needs. This function and the other `inline(never)` ones
     /// wait for memory anyway. Inlined, they would lengthen the hot path of blocked layers.
     #[inline(never)]
     pub(super) fn prefetch(&self, hash: Hash) {
-        self.prefetch_lines(hash);
-    }
-
-    #[inline(never)]
-    pub(super) fn prefetch_each(&self, hashes: &[Hash], items: ItemSet) {
-        items.members().for_each(|i| self.prefetch_lines(hashes[i]));
-    }
-
-    #[inline(always)]
-    fn prefetch_lines(&self, hash: Hash) {
         if self.shape.bytes <= CACHED {
             return;
         }
@@ -189,4 +170,61 @@ impl ClassicLayer {
         });
         true
     }
+}
+
+/// The largest prime below 2^64.
+const PRIME: u64 = 0xFFFF_FFFF_FFFF_FFC5;
+
+/// `passing` is the field of the layer.
+#[inline]
+fn remainder(hash: Hash, mut probes: u16, bits: u64, passing: u64) -> impl Iterator<Item = u64> {
+    let step = hash.probes % bits;
+    // The step of a sum that passes 2^64: (b - 2^64) mod bits.
+    let passing = step + passing;
+    let passing = if passing >= bits { passing - bits } else { passing };
+    let (mut sum, mut position) = (hash.block, hash.block % bits);
+    std::iter::from_fn(move || {
+        probes = probes.checked_sub(1)?;
+        let here = position;
+        let (next, passes) = sum.overflowing_add(hash.probes);
+        sum = next;
+        // Both conditions are coin flips: selected, not branched on.
+        let there = here + select_unpredictable(passes, passing, step);
+        position = select_unpredictable(there >= bits, there.wrapping_sub(bits), there);
+        Some(here)
+    })
+}
+
+#[inline]
+fn prime(hash: Hash, probes: u16, bits: u64) -> impl Iterator<Item = u64> {
+    (0..u64::from(probes)).map(move |i| {
+        let at = match i {
+            0 => hash.block,
+            1 => hash.probes,
+            // Below 2 P, so the remainder is a subtraction.
+            _ => match hash.block.wrapping_add(i.wrapping_mul(hash.probes)) {
+                sum if sum >= PRIME => sum - PRIME,
+                sum => sum,
+            },
+        };
+        at % bits
+    })
+}
+
+#[inline]
+fn mitz32(hash: Hash, probes: u16, bits: u64) -> impl Iterator<Item = u64> {
+    let (low, high) = (hash.block as i32, (hash.block >> 32) as i32);
+    (1..=i32::from(probes)).map(move |i| {
+        let sum = low.wrapping_add(i.wrapping_mul(high));
+        // Either the number or its complement is not negative: a number of 31 bits.
+        u64::from((if sum < 0 { !sum } else { sum }) as u32) % bits
+    })
+}
+
+#[inline]
+fn mitz64(hash: Hash, probes: u16, bits: u64) -> impl Iterator<Item = u64> {
+    (0..u64::from(probes)).map(move |i| {
+        let sum = hash.block.wrapping_add(i.wrapping_mul(hash.probes));
+        (sum & i64::MAX as u64) % bits
+    })
 }
