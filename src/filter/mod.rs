@@ -11,7 +11,6 @@
 //!   batch      many items through the stack at once       geometry       size of a layer's blocks
 //!   estimate   fill and rate right now                    prefetch_hint  prefetch an item early
 //!   expected   memory and rate before a filter is made    merge          the union of filters
-//!   identity   tells filters apart without showing their seeds
 //!   processor  whether code for AVX2, AVX-512 and BMI2 may run
 //!   pages/     pages that split: the one structure of filters that grow, count or forget
 //!   paged/     those filters
@@ -26,7 +25,6 @@ mod expected;
 pub mod foreign;
 mod geometry;
 mod hash;
-mod identity;
 mod layer;
 mod merge;
 pub mod paged;

@@ -13,12 +13,16 @@
 //! slots, and that each slot has the number of a generation. Such a filter answers as a filter with
 //! other items would.
 
+use std::hash::Hasher as _;
+
+use siphasher::sip::SipHasher24;
+
 use super::{
     error::{Error, NOT_ADDRESSABLE},
-    foreign::{Family, Valkey, redisbloom},
+    foreign::{Family, RedisBloom, Valkey, redisbloom},
     geometry::{Geometry, MAX_WORDS},
     layer::{LayerPlan, Rule, Shape},
-    paged::{Paged, Window, number_bits},
+    paged::{Paged, Span, Window, number_bits},
     pages::{self, Payload},
     params::{Expansion, MAX_LAYERS, Params, check_ranges},
     sizing::{MAX_PROBES, geometry, layer_rate},
@@ -101,6 +105,46 @@ impl Plan {
         Ok(Self { seed, error_rate, expansion, shard, layers, ..Self::default() })
     }
 
+    /// The identity: 64 bits that no addition changes. Equal for a filter and its copies, however
+    /// far they have grown, and different for other filters with random seeds but for a chance of
+    /// 2^-64. Filters without a seed, or with a public one, differ only by their parameters.
+    ///
+    /// It is SipHash-2-4, keyed by the seed, of what a filter keeps from its creation on. Aumasson
+    /// and Bernstein, "SipHash: a fast short-input PRF" (2012): the output of a pseudorandom
+    /// function does not give its key away. So clients may see the identity, and not the seed.
+    pub fn identity(&self) -> u64 {
+        let (family, key, public): (u64, u128, u128) = match self.family {
+            Family::Native => (0, self.seed.into(), 0),
+            Family::RedisBloom(RedisBloom { hash64, rounds }) => {
+                (1, 0, u128::from(hash64) << 1 | u128::from(rounds))
+            }
+            Family::Valkey(Valkey { seed, .. }) => {
+                let half = |from| u128::from_le_bytes(std::array::from_fn(|at| seed[from + at]));
+                (2, half(0), half(16))
+            }
+            Family::Guava => (3, 0, 0),
+        };
+        let Params { error_rate, capacity, expansion, counts, .. } = self.params();
+        let shard = |shard: Shard| u64::from(shard.count()) << 16 | u64::from(shard.index());
+        let mut numbers = vec![
+            family,
+            public as u64,
+            (public >> 64) as u64,
+            error_rate.to_bits(),
+            expansion.factor().unwrap_or(0).into(),
+            counts.into(),
+            capacity,
+            self.shard.map_or(0, shard),
+        ];
+        if let Some(Window { rules, .. }) = self.paged.as_ref().and_then(|it| it.window.as_ref()) {
+            let span = if let Span::Time(milliseconds) = rules.span { milliseconds } else { 0 };
+            numbers.extend([span, rules.generations.into(), rules.refresh.into()]);
+        }
+        let mut hash = SipHasher24::new_with_key(&key.to_le_bytes());
+        numbers.iter().for_each(|number| hash.write(&number.to_le_bytes()));
+        hash.finish()
+    }
+
     /// Bytes of all bit arrays; `u64::MAX` if there are more.
     pub fn bit_bytes(&self) -> u64 {
         self.layers
@@ -146,7 +190,27 @@ impl Plan {
         if items > capacity || (items < capacity && !newest) {
             return Err(Error::Impossible("a layer with too many items or too few"));
         }
-        if !self.may_have(layer) {
+        let belongs = match (self.family, layer.shape) {
+            (Family::Native, Shape::Blocked(_)) => true,
+            (Family::RedisBloom(_), Shape::Classic(classic)) => {
+                redisbloom::fits(&classic, capacity, error_rate)
+            }
+            (Family::Valkey(_), Shape::Classic(classic)) => {
+                classic.rule == Rule::Prime && Valkey::fits(&classic, capacity, error_rate)
+            }
+            // Users of Guava choose bits and probes freely.
+            (Family::Guava, Shape::Classic(classic)) => {
+                matches!(classic.rule, Rule::Mitz32 | Rule::Mitz64)
+            }
+            _ => false,
+        };
+        let sound = match layer.shape {
+            Shape::Blocked(Geometry { blocks, block_words, probes }) => {
+                blocks > 0 && block_words > 0 && (1..=MAX_PROBES).contains(&probes)
+            }
+            Shape::Classic(classic) => classic.is_sound(),
+        };
+        if !(belongs && sound && layer.shape.words() <= MAX_WORDS) {
             return Err(Error::Impossible("a layer that no filter of its family has"));
         }
         if let Family::Valkey(family) = self.family
@@ -155,32 +219,6 @@ impl Plan {
             return Err(Error::Impossible("rates of layers that do not follow from their ratio"));
         }
         Ok(())
-    }
-
-    /// Returns whether filters of this family have such layers.
-    fn may_have(&self, layer: &LayerPlan) -> bool {
-        let sound = match (self.family, layer.shape) {
-            (Family::Native, Shape::Blocked(Geometry { blocks, block_words, probes })) => {
-                blocks > 0 && block_words > 0 && (1..=MAX_PROBES).contains(&probes)
-            }
-            (Family::RedisBloom(_), Shape::Classic(classic)) => {
-                classic.is_sound() && redisbloom::fits(&classic, layer.capacity, layer.error_rate)
-            }
-            (Family::Valkey(_), Shape::Classic(classic)) => {
-                classic.rule == Rule::Prime
-                    && classic.is_sound()
-                    && Valkey::fits(&classic, layer.capacity, layer.error_rate)
-            }
-            // Users of Guava choose bits and probes freely.
-            (Family::Guava, Shape::Classic(classic)) => {
-                matches!(classic.rule, Rule::Mitz32 | Rule::Mitz64) && classic.is_sound()
-            }
-            (Family::Native, Shape::Classic(_))
-            | (Family::RedisBloom(_) | Family::Valkey(_) | Family::Guava, Shape::Blocked(_)) => {
-                false
-            }
-        };
-        sound && layer.shape.words() <= MAX_WORDS
     }
 
     /// Checks the pages of a filter of this plan.
