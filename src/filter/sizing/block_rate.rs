@@ -64,15 +64,10 @@ const MOST_TERMS: u32 = 1000;
 pub(in crate::filter) struct Block {
     bits: f64,
     probes: u32,
-    spread: Spread,
-}
-
-/// How probes are spread over a block.
-#[derive(Clone, Copy)]
-enum Spread {
-    /// Each anywhere; the logarithm of the probability that one probe leaves a bit clear.
-    Anywhere(f64),
-    Groups(Groups),
+    /// The logarithm of the probability that a probe anywhere leaves a bit clear.
+    spared: f64,
+    /// `None` if each probe lies anywhere.
+    groups: Option<Groups>,
 }
 
 /// Logarithms of the probabilities that an item leaves certain bits clear, and numbers of pairs.
@@ -90,30 +85,25 @@ impl Block {
     /// One of several blocks of `bits` bits, a whole number of words.
     pub(in crate::filter) fn new(bits: f64, probes: u32) -> Self {
         let lines = bits / LINE_BITS;
-        if lines > 1.0 && lines.floor() == lines {
-            let spread = Spread::Groups(Groups::new(lines, probes));
-            Self { bits, probes, spread }
-        } else {
-            Self::single(bits, probes)
-        }
+        let groups = lines > 1.0 && lines.floor() == lines;
+        Self { groups: groups.then(|| Groups::new(lines, probes)), ..Self::single(bits, probes) }
     }
 
     /// The only block of a layer: each probe lies anywhere in it.
     pub(in crate::filter) fn single(bits: f64, probes: u32) -> Self {
-        let spread = Spread::Anywhere(libm::log1p(-1.0 / bits));
-        Self { bits, probes, spread }
+        Self { bits, probes, spared: libm::log1p(-1.0 / bits), groups: None }
     }
 
     /// The rate of one block that holds `items` items: `hit(j)` above.
     pub(in crate::filter) fn hit(&self, items: f64) -> f64 {
         let k = f64::from(self.probes);
-        let (fill, exponent) = match self.spread {
-            Spread::Anywhere(spared) => {
-                let clear = libm::exp(k * items * spared);
+        let (fill, exponent) = match self.groups {
+            None => {
+                let clear = libm::exp(k * items * self.spared);
                 let variance = clear * (1.0 - (1.0 + k * items / self.bits) * clear) / self.bits;
                 (1.0 - clear, k * (k - 1.0) / 2.0 * variance)
             }
-            Spread::Groups(groups) => groups.fill(items),
+            Some(groups) => groups.fill(items),
         };
         if fill <= 0.0 {
             return 0.0;

@@ -80,13 +80,18 @@ const TIGHT: std::ops::RangeInclusive<f64> = 5e-10..=0.1;
 /// bits (128 TiB), the most that 32-bit numbers of the longest blocks address.
 pub fn geometry(capacity: u64, rate: f64) -> Option<Geometry> {
     let target = SHARE * rate.max(FLOOR);
-    let classic = ClassicOptimum::at(target);
+    let (best, bits_per_item) = classic_optimum(target);
     let optimum = -libm::log(rate.max(FLOOR)) / (LN_2 * LN_2);
     let items = |k| distinct(capacity as f64, target, k);
+    let found = |blocks, block_words, probes| Geometry {
+        blocks: blocks as u32,
+        block_words,
+        probes: probes as u8,
+    };
     let mut allowed = slack(rate) * optimum * capacity as f64;
     if !TIGHT.contains(&rate) {
         let over = if rate > *TIGHT.end() { 1.02 } else { 1.032 };
-        allowed = allowed.max(over * classic.bits_per_item * items(classic.probes));
+        allowed = allowed.max(over * bits_per_item * items(best));
     }
     if allowed / 64.0 >= MAX_WORDS as f64 {
         return None;
@@ -104,42 +109,28 @@ pub fn geometry(capacity: u64, rate: f64) -> Option<Geometry> {
                 let (block, load) = (Block::new(bits, k), items(k) / blocks);
                 block.hit(load) <= target && block.rate(load) <= target
             };
-            let Some(probes) = fewest_probes(classic.probes, keeps) else {
+            let Some(probes) = fewest_probes(best, keeps) else {
                 continue;
             };
             let items = items(probes);
             let most = most_items_per_block(Block::new(bits, probes), items / blocks, target);
             let blocks = (items / most).ceil().min(blocks);
-            return Some(Geometry { blocks: blocks as u32, block_words, probes: probes as u8 });
+            return Some(found(blocks, block_words, probes));
         }
     }
-    few_blocks(items, target, classic, allowed)
-}
-
-/// As few equal blocks as possible, each as short as the rate allows: nearly always one.
-fn few_blocks(
-    items: impl Fn(u32) -> f64,
-    target: f64,
-    classic: ClassicOptimum,
-    allowed: f64,
-) -> Option<Geometry> {
+    // As few equal blocks as possible, each as short as the rate allows: nearly always one.
     let longest = f64::from(BLOCK_WORDS[BLOCK_WORDS.len() - 1]) * 64.0;
     let blocks = (allowed / longest).ceil().max(1.0);
     if blocks > f64::from(u32::MAX) {
         return None;
     }
-    let one = blocks == 1.0;
-    let rate = |words: f64, k: u32| rate_of(blocks, words, k, items(k));
     // A single block grows word by word from the classic optimum, several from the allowed memory.
-    let first = if one { items(classic.probes) * classic.bits_per_item } else { allowed / blocks };
+    let first = if blocks == 1.0 { items(best) * bits_per_item } else { allowed / blocks };
     let mut words = (first / 64.0).floor().max(1.0);
     while words <= f64::from(u16::MAX) {
-        if let Some(probes) = fewest_probes(classic.probes, |k| rate(words, k) <= target) {
-            return Some(Geometry {
-                blocks: blocks as u32,
-                block_words: words as u16,
-                probes: probes as u8,
-            });
+        let keeps = |k| rate_of(blocks, words, k, items(k)) <= target;
+        if let Some(probes) = fewest_probes(best, keeps) {
+            return Some(found(blocks, words as u16, probes));
         }
         words += (words / 256.0).floor().max(1.0);
     }
@@ -166,21 +157,13 @@ pub(super) fn expected_rate(geometry: Geometry, items: f64) -> f64 {
     }
 }
 
-/// The classic (unblocked) filter of least memory at a rate.
-#[derive(Clone, Copy)]
-struct ClassicOptimum {
-    probes: u32,
-    bits_per_item: f64,
-}
-
-impl ClassicOptimum {
-    fn at(rate: f64) -> Self {
-        let real = -libm::log(rate) / LN_2;
-        let with = |k: f64| -k / libm::log1p(-libm::pow(rate, 1.0 / k));
-        let (low, high) = (real.floor().max(1.0), real.ceil().max(1.0));
-        let k = if with(low) <= with(high) { low } else { high };
-        Self { probes: k as u32, bits_per_item: with(k) }
-    }
+/// Probes and bits per item of the classic (unblocked) filter of least memory at a rate.
+fn classic_optimum(rate: f64) -> (u32, f64) {
+    let real = -libm::log(rate) / LN_2;
+    let with = |k: f64| -k / libm::log1p(-libm::pow(rate, 1.0 / k));
+    let (low, high) = (real.floor().max(1.0), real.ceil().max(1.0));
+    let k = if with(low) <= with(high) { low } else { high };
+    (k as u32, with(k))
 }
 
 /// The distinct items that must be added until `counted` of them changed a bit, at the end at
