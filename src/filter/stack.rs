@@ -23,7 +23,7 @@
 
 use super::{
     error::{Demand, Error, NOT_ADDRESSABLE},
-    foreign::{Family, Tag, Valkey, guava, redisbloom},
+    foreign::{Family, Tag, Valkey, murmur, redisbloom},
     hash::Hash,
     layer::{Layer, LayerPlan, Shape, Start, bits::Bits},
     paged::Paged,
@@ -279,7 +279,7 @@ impl Filter {
             Tag::Native => Hash::of(item, self.seed),
             Tag::RedisBloom(family) => family.hash(item),
             Tag::Valkey => self.valkey().hash(item, |start| self.newest.prefetch_start(start)),
-            Tag::Guava => guava::hash(item),
+            Tag::Guava => murmur::hash128(item),
         }
     }
 

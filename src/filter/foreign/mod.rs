@@ -14,13 +14,15 @@
 //! another product says otherwise (`module/commands/reserve.rs`).
 
 pub mod guava;
-mod murmur2;
-mod murmur3;
+pub(super) mod murmur;
 pub mod redisbloom;
 mod valkey_bloom;
 
 pub use redisbloom::RedisBloom;
 pub use valkey_bloom::{FIXED_SEED, TIGHTENING, Valkey};
+
+/// The relative error of a logarithm, a product and a division of doubles: one bit each.
+const ROUNDING: f64 = 1e-15;
 
 /// The product whose rules a filter follows.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
