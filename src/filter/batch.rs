@@ -15,8 +15,10 @@
 use super::{
     error::{Demand, Error},
     hash::Hash,
-    layer::item_set::{Answers, CHUNK, ItemSet},
-    prefetch_hint::PrefetchHint,
+    layer::{
+        Blocked,
+        item_set::{Answers, CHUNK, ItemSet},
+    },
     stack::Filter,
 };
 
@@ -124,16 +126,30 @@ impl Filter {
         chunk: &'c mut [Hash; CHUNK],
         prefetch: bool,
     ) -> &'c [Hash] {
+        let newest = self.newest();
         // One loop for each case: that of a large blocked layer has no branch on the kind.
-        match PrefetchHint::of(self) {
-            Some(hint) if prefetch => hash_into(chunk, items, |item| hint.hash(item)),
-            Some(_) => hash_into(chunk, items, |item| self.hash(item)),
-            None => hash_into(chunk, items, |item| {
-                let hash = self.hash(item);
-                self.newest().prefetch(hash);
-                hash
-            }),
+        match newest.blocks().and_then(Blocked::block_address) {
+            Some(blocks) if prefetch => self.hash_into(chunk, items, |hash| blocks.prefetch(hash)),
+            _ if prefetch => self.hash_into(chunk, items, |hash| newest.prefetch(hash)),
+            _ => self.hash_into(chunk, items, |_| {}),
         }
+    }
+
+    /// Hashes the next items, at most one chunk, and passes each hash to `prefetch`.
+    #[inline]
+    fn hash_into<'c, 'a>(
+        &self,
+        chunk: &'c mut [Hash; CHUNK],
+        items: &mut impl Iterator<Item = &'a [u8]>,
+        prefetch: impl Fn(Hash),
+    ) -> &'c [Hash] {
+        let mut count = 0;
+        for (slot, item) in chunk.iter_mut().zip(items) {
+            *slot = self.hash(item);
+            prefetch(*slot);
+            count += 1;
+        }
+        &chunk[..count]
     }
 
     /// Which of these items an older layer may hold. Not inlined: most filters have none.
@@ -149,19 +165,4 @@ impl Filter {
         }
         items.without(missing)
     }
-}
-
-/// Hashes the next items, at most one chunk, each by `hash`.
-#[inline]
-fn hash_into<'c, 'a>(
-    chunk: &'c mut [Hash; CHUNK],
-    items: &mut impl Iterator<Item = &'a [u8]>,
-    hash: impl Fn(&[u8]) -> Hash,
-) -> &'c [Hash] {
-    let mut count = 0;
-    for (slot, item) in chunk.iter_mut().zip(items) {
-        *slot = hash(item);
-        count += 1;
-    }
-    &chunk[..count]
 }

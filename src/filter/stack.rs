@@ -61,21 +61,6 @@ struct Extra {
     shard: Option<Shard>,
 }
 
-impl Extra {
-    /// Boxes the parts, or returns `None` if there are none.
-    fn boxed(older: Vec<Layer>, family: Family, shard: Option<Shard>) -> Option<Box<Self>> {
-        let valkey = if let Family::Valkey(valkey) = family { Some(valkey) } else { None };
-        let some = !older.is_empty() || valkey.is_some() || shard.is_some();
-        some.then(|| Box::new(Self { older, valkey, shard }))
-    }
-
-    fn duplicate(&self) -> Result<Box<Self>, Error> {
-        let Self { older, valkey, shard } = self;
-        let older = older.iter().map(Layer::duplicate).collect::<Result<_, _>>()?;
-        Ok(Box::new(Self { older, valkey: *valkey, shard: *shard }))
-    }
-}
-
 impl Filter {
     /// Makes an empty filter whose bits take at most `ceiling` bytes. Memory is zeroed lazily, so
     /// time and resident memory do not depend on the size.
@@ -97,8 +82,7 @@ impl Filter {
         let scales = expansion.factor().is_some();
         let (error_rate, first) = match family {
             Family::RedisBloom(family) => {
-                let rate =
-                    if scales { error_rate * redisbloom::LAYER_RATE_RATIO } else { error_rate };
+                let rate = error_rate * if scales { redisbloom::LAYER_RATE_RATIO } else { 1.0 };
                 (redisbloom::error_rate(rate, scales), family.layer(capacity, rate))
             }
             Family::Valkey(family) => {
@@ -154,7 +138,7 @@ impl Filter {
     pub fn params(&self) -> Params {
         Params {
             error_rate: self.error_rate,
-            capacity: self.layers_from(0).next().map_or(0, Layer::capacity),
+            capacity: self.older().first().unwrap_or(&self.newest).capacity(),
             expansion: self.expansion,
             seed: self.seed,
             counts: false,
@@ -327,8 +311,8 @@ impl Filter {
 
     /// Copies the filter, with the same seed, bits and counts, if there is memory.
     pub fn duplicate(&self) -> Result<Self, Error> {
-        let extra = self.extra.as_deref().map(Extra::duplicate).transpose()?;
-        Ok(Self { newest: self.newest.duplicate()?, extra, ..*self })
+        let layers = self.layers().map(Layer::duplicate).collect::<Result<_, _>>()?;
+        Plan::of(self).with_layers(layers)
     }
 
     /// Adds a new layer. `ceiling` gets the bytes that the bits of all layers take and would take
@@ -446,7 +430,9 @@ impl Plan {
         let newest = layers.pop().ok_or(Error::Layers)?;
         layers.shrink_to_fit();
         let &Self { family, seed, error_rate, expansion, shard, .. } = self;
-        let extra = Extra::boxed(layers, family, shard);
+        let valkey = if let Family::Valkey(valkey) = family { Some(valkey) } else { None };
+        let some = !layers.is_empty() || valkey.is_some() || shard.is_some();
+        let extra = some.then(|| Box::new(Extra { older: layers, valkey, shard }));
         Ok(Filter { seed, error_rate, newest, extra, expansion, family: family.tag() })
     }
 }

@@ -10,7 +10,7 @@ pub(super) mod item_set;
 pub(super) mod occupancy;
 
 pub use blocked::uses_avx512;
-pub(super) use blocked::{Blocked, prefetch_item};
+pub(super) use blocked::{BlockAddress, Blocked};
 use classic::ClassicLayer;
 pub use classic::{Classic, MAX_BITS, MAX_CLASSIC_PROBES, Rule, Start};
 
@@ -86,11 +86,9 @@ impl Layer {
         Ok(())
     }
 
-    /// Copies the layer, if there is memory.
+    /// Copies the layer, if there is memory. The copy is the first layer of a filter.
     pub fn duplicate(&self) -> Result<Self, Error> {
-        let mut copy = LayerPlan::of(self).over(self.bits().duplicate()?);
-        copy.set_start(self.start());
-        Ok(copy)
+        Ok(LayerPlan::of(self).over(self.bits().duplicate()?))
     }
 
     /// Items counted so far. This is the number that is stored.

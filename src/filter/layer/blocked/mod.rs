@@ -57,7 +57,7 @@ pub fn uses_avx512() -> bool {
 /// A bit array cut into equal blocks.
 #[derive(Debug)]
 pub(in crate::filter) struct Blocked {
-    pub(in crate::filter) bits: Bits,
+    pub(super) bits: Bits,
     // The fields of a `Geometry`: as one, it would take a word more with `probing`.
     blocks: u32,
     block_words: u16,
@@ -66,14 +66,14 @@ pub(in crate::filter) struct Blocked {
 }
 
 impl Blocked {
-    /// Makes a layer over these bits, which may be too few until the first query.
+    /// Makes a layer over bits, which may be too few until the first query.
     pub(super) fn new(geometry: Geometry, bits: Bits) -> Self {
         let Geometry { blocks, block_words, probes } = geometry;
         Self { bits, blocks, block_words, probes, probing: Probing::of(geometry) }
     }
 
     #[inline]
-    pub(in crate::filter) fn geometry(&self) -> Geometry {
+    pub(super) fn geometry(&self) -> Geometry {
         Geometry { blocks: self.blocks, block_words: self.block_words, probes: self.probes }
     }
 
@@ -83,6 +83,13 @@ impl Blocked {
 
     fn is_long(&self) -> bool {
         self.block_words() > WHOLE_BLOCK
+    }
+
+    /// Address and shape of the blocks; `None` for an array small enough to stay cached.
+    #[inline]
+    pub(in crate::filter) fn block_address(&self) -> Option<BlockAddress> {
+        let words = self.bits.words().as_ptr();
+        self.bits.is_uncached().then(|| BlockAddress { words, geometry: self.geometry() })
     }
 
     /// Whether the array is so large that out-of-order execution does not hide its waits.
@@ -115,8 +122,8 @@ impl Blocked {
         }
     }
 
-    /// Which items of a chunk have every bit set. Not inlined: beside the loop that hashes, too few
-    /// registers are left for this one.
+    /// Which items of a chunk have every bit set. Not inlined: the loop that hashes leaves too few
+    /// registers.
     #[inline(never)]
     pub(super) fn filter_present(&self, hashes: &[Hash]) -> ItemSet {
         match self.probing {
@@ -141,9 +148,8 @@ impl Blocked {
     pub(in crate::filter) fn present(&self, hashes: &[Hash]) -> ItemSet {
         match self.probing {
             Probing::Anywhere => {
-                if self.bits.is_uncached() {
-                    let (words, geometry) = (self.bits.words().as_ptr(), self.geometry());
-                    hashes.iter().for_each(|&hash| prefetch_item(words, geometry, hash));
+                if let Some(blocks) = self.block_address() {
+                    hashes.iter().for_each(|&hash| blocks.prefetch(hash));
                 }
                 self.filter_present(hashes)
             }
@@ -200,8 +206,8 @@ impl Blocked {
         })
     }
 
-    /// Prefetches the cache lines of these items that [`prefetch_item`] left out: an addition needs
-    /// all lines of an item together.
+    /// Prefetches what [`BlockAddress::prefetch`] left out of these items: an addition needs all
+    /// lines of an item together.
     #[inline]
     pub(in crate::filter) fn prefetch_remaining(&self, hashes: &[Hash], items: ItemSet) {
         if self.is_long() && self.bits.is_uncached() {
@@ -268,19 +274,29 @@ fn block_start(hash: Hash, geometry: Geometry) -> usize {
     scale(hash.block, u64::from(geometry.blocks)) as usize * usize::from(geometry.block_words)
 }
 
-/// Prefetches the lines that a lookup reads first: the block, or four probes in a long block.
-/// `words` is the address of the layer's bits, where nothing is read.
-#[inline]
-pub(in crate::filter) fn prefetch_item(words: *const u64, geometry: Geometry, hash: Hash) {
-    let start = words.wrapping_add(block_start(hash, geometry));
-    let len = usize::from(geometry.block_words);
-    if len > WHOLE_BLOCK {
-        let probes = geometry.probes.min(PROBE_GROUP);
-        prefetch_sequence(start, geometry, ProbeSequence::new(hash), probes);
-    } else {
-        // The last word too: a block need not start on a cache line.
-        for word in [0, len / 2, len - 1] {
-            prefetch(start.wrapping_add(word));
+/// Address and shape of a layer's blocks, for prefetches. It may outlive the layer: nothing is read
+/// at the address.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(in crate::filter) struct BlockAddress {
+    pub(in crate::filter) words: *const u64,
+    geometry: Geometry,
+}
+
+impl BlockAddress {
+    /// Prefetches the lines that a lookup reads first: the block, or four probes in a long block.
+    #[inline]
+    pub(in crate::filter) fn prefetch(self, hash: Hash) {
+        let geometry = self.geometry;
+        let start = self.words.wrapping_add(block_start(hash, geometry));
+        let len = usize::from(geometry.block_words);
+        if len > WHOLE_BLOCK {
+            let probes = geometry.probes.min(PROBE_GROUP);
+            prefetch_sequence(start, geometry, ProbeSequence::new(hash), probes);
+        } else {
+            // The last word too: a block need not start on a cache line.
+            prefetch(start);
+            prefetch(start.wrapping_add(len / 2));
+            prefetch(start.wrapping_add(len - 1));
         }
     }
 }

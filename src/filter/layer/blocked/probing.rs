@@ -144,21 +144,24 @@ fn add_to(
     mut sequence: ProbeSequence,
     mut left: u8,
 ) -> bool {
+    let count = lines.len() as u64;
     let mut absent = false;
-    let mut add = |count| {
-        let group = sequence.group(lines.len() as u64);
-        let line = &mut lines[group.line];
-        if absent || line_probe.test_group(line, group, count) == 0 {
-            absent = true;
-            set(line, group, count);
-        }
-    };
     while left >= PROBE_GROUP {
-        add(PROBE_GROUP);
+        let group = sequence.group(count);
+        let line = &mut lines[group.line];
+        if absent || line_probe.test_group(line, group, PROBE_GROUP) == 0 {
+            absent = true;
+            set(line, group, PROBE_GROUP);
+        }
         left -= PROBE_GROUP;
     }
     if left > 0 {
-        add(left);
+        let group = sequence.group(count);
+        let line = &mut lines[group.line];
+        if absent || line_probe.test_group(line, group, left) == 0 {
+            absent = true;
+            set(line, group, left);
+        }
     }
     absent
 }
