@@ -5,12 +5,12 @@
 //!
 //! ```text
 //!   hash 64 items, prefetch the newest layer
-//!   layer n     probe the items not found yet, and prefetch layer n-1 for them
-//!   layer n-1   probe ...
+//!   layer n     probe the items
+//!   layer n-1   prefetch and probe the items not found yet
+//!   ...
 //! ```
 //!
-//! Nothing is allocated: the hashes of a chunk (1 KiB) are on the stack, and the items found are a
-//! set in a `u64` (`layer/item_set.rs`).
+//! Nothing is allocated: the hashes of a chunk (1 KiB) are on the stack.
 
 use super::{
     error::{Demand, Error},

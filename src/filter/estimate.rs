@@ -1,16 +1,15 @@
-//! How full a filter of layers is, and its false positive rate now: estimates from the set bits.
+//! How full a filter of layers is, and its false positive rate now: estimates from a sample of the
+//! set bits. All bits of a filter of 1 GiB would take 100 ms and more.
 //!
 //! A layer of classic bits with a share f of set bits answers a random item wrongly with
 //! probability f^k. In a layer of blocks, the share says how many items there are
 //! (`layer/occupancy.rs`), and the model of the sizing gives the rate (`sizing/block_rate.rs`). The
 //! rate of the filter is the probability that at least one layer answers wrongly.
-//!
-//! The share comes from a sample: all bits of a filter of 1 GiB would take 100 ms and more.
 
 #![expect(clippy::disallowed_methods, reason = "estimates are shown, and decide nothing")]
 
 use super::{
-    layer::{Classic, Layer, Shape, occupancy},
+    layer::{Layer, Shape, occupancy},
     sizing::expected_rate,
     stack::Filter,
 };
@@ -66,17 +65,13 @@ impl Layer {
             set += run.iter().map(|word| u64::from(word.count_ones())).sum::<u64>();
             read += run.len() as u64 * 64;
         }
-        let share = |read: u64| (set as f64 / read as f64).min(1.0);
-        match self.shape() {
-            Shape::Blocked(geometry) => {
-                let fill = share(read);
-                let items = occupancy::all(geometry, fill);
-                Estimate { fill, error_rate: expected_rate(geometry, items) }
-            }
-            Shape::Classic(Classic { bits, probes, .. }) => {
-                let fill = share(read.min(bits));
-                Estimate { fill, error_rate: fill.powi(probes.into()) }
-            }
-        }
+        let shape = self.shape();
+        let positions = if let Shape::Classic(classic) = shape { classic.bits } else { read };
+        let fill = (set as f64 / read.min(positions) as f64).min(1.0);
+        let error_rate = match shape {
+            Shape::Blocked(geometry) => expected_rate(geometry, occupancy::all(geometry, fill)),
+            Shape::Classic(classic) => fill.powi(classic.probes.into()),
+        };
+        Estimate { fill, error_rate }
     }
 }

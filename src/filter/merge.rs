@@ -7,18 +7,17 @@
 //!   pages ─┘
 //! ```
 //!
-//! Equal parameters give equal layers, and an item has the same positions in each. Items cannot be
-//! moved from a layer to another one or to pages: a filter does not know them. So a union is
-//! refused where its layer would hold too many, and a filter with several layers is refused because
-//! all but the newest are full.
+//! Equal parameters give equal layers, and an item has the same positions in each. A filter does
+//! not know its items, so they cannot be moved to another layer or to pages. So a union is refused
+//! where its layer would hold too many. A filter with several layers is refused because all but the
+//! newest are full.
 //!
 //! # How many items a layer holds
 //! If one of the layers has all nonzero positions of the union, the count of the union is the
-//! highest count of a layer. Otherwise it follows from the number r of nonzero positions, which
-//! depends only on the items: n(r) of `layer/occupancy.rs`, but at least 1 more than the count of
-//! each layer, and at most the sum of the counts. At 1 %, the standard deviation of n(r) is 8 in a
-//! full filter of 1,000 items, and 250 in a million (`tests/filter/merge.rs`). Replicas must reach
-//! the same counts, so this file computes as the sizing does.
+//! highest count of a layer. Otherwise it is n(r) of the r nonzero positions
+//! (`layer/occupancy.rs`), but at least 1 more than the count of each layer, and at most the sum of
+//! the counts. At 1 %, the standard deviation of n(r) is 8 in a full filter of 1,000 items, and 250
+//! in a million (`tests/filter/merge.rs`).
 //!
 //! # The rate of pages
 //! The rate of a union of pages is at most the sum of their rates, and grows with each further

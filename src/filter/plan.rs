@@ -1,17 +1,16 @@
 //! The invariants of every filter of every product: the one list that every decoder checks.
 //!
-//! Stored bytes are not trusted until they pass this check. A decoder first parses numbers into a
-//! [`Plan`], calls [`Plan::check`], and only then allocates and reads bits and pages.
+//! A decoder first parses numbers into a [`Plan`], calls [`Plan::check`], and only then allocates
+//! and reads bits and pages. So a forged number costs nothing but the refusal.
 //!
 //! Each native layer stores its own rate and geometry, so the sizing may improve without a new
 //! encoding. The shape of a RedisBloom or valkey-bloom layer must follow from its capacity and
-//! rate, because those products always compute it (`foreign/redisbloom.rs`).
+//! rate, because those products always compute it.
 //!
-//! A forged number costs nothing but the refusal, because the plan allocates nothing. Each page is
-//! checked as it is read (`Page::from_words`), and the number of slots by `Pages::from_pages`. Two
-//! things are not checked: that [`Generation::items`](super::paged::Generation::items) match the
-//! slots, and that each slot has the number of a generation. Such a filter answers as a filter with
-//! other items would.
+//! Each page is checked as it is read (`Page::from_words`), and the number of slots by
+//! `Pages::from_pages`. Two things are not checked: that
+//! [`Generation::items`](super::paged::Generation::items) match the slots, and that each slot has
+//! the number of a generation. Such a filter answers as a filter with other items would.
 
 use std::hash::Hasher as _;
 

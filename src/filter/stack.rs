@@ -11,14 +11,11 @@
 //! ```
 //!
 //! A native filter has one layer. When the layer is full, a scaling filter puts further items into
-//! pages ([`Filter::overflow`]).
+//! pages ([`Filter::overflow`]). A filter of another family grows by the rules of that family:
+//! Almeida, Baquero, Preguiça and Hutchison, "Scalable Bloom Filters" (2007). An item is added to
+//! the newest layer, and counted, only if no layer holds it.
 //!
-//! A filter of another family (`foreign/mod.rs`) grows by the rules of that family: Almeida,
-//! Baquero, Preguiça and Hutchison, "Scalable Bloom Filters" (2007). An item is added to the newest
-//! layer, and counted, only if no layer holds it.
-//!
-//! The newest layer is a field of the struct, not an element of the list: most filters have one
-//! layer. Such a filter is one struct of 80 bytes and one bit array, and its hot path follows one
+//! Most filters have one layer: a struct of 80 bytes and one bit array. Their hot path follows one
 //! pointer.
 
 use super::{

@@ -5,9 +5,8 @@
 //!   items in it        n = -bits / k * ln(1 - fill)
 //! ```
 //!
-//! Guava's files contain only bits and probes. The rule of the layer says which of its two
-//! strategies gives the positions (`layer/classic.rs`). Such a filter never grows,
-//! because Guava has no rule for growth.
+//! Guava's files contain only bits and probes. Such a filter never grows, because Guava has no rule
+//! for growth.
 
 use std::f64::consts::LN_2;
 

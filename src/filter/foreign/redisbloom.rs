@@ -13,12 +13,11 @@
 //!   next layer      rate / 2, capacity * expansion, whichever version made the last one
 //! ```
 //!
-//! A filter from RedisBloom grows as it would have in RedisBloom, so it always gives RedisBloom's
-//! answers, false positives included. A stored shape that does not follow from (capacity, rate) is
-//! forged (`fits`).
+//! A filter grows as it would have in RedisBloom, so it always gives RedisBloom's answers, false
+//! positives included. A stored shape that does not follow from (capacity, rate) is forged (`fits`).
 //!
-//! The logarithm is `libm`'s (`sizing/mod.rs`). It differs from the C library's by at most the last
-//! bit. At powers of two, where k depends on it, both are exact.
+//! The logarithm is `libm`'s. It differs from the C library's by at most the last bit. At powers of
+//! two, where k depends on it, both are exact.
 
 use super::{ROUNDING, murmur};
 use crate::filter::{
@@ -31,7 +30,7 @@ use crate::filter::{
 pub struct RedisBloom {
     /// MurmurHash64A (since 2.0) if true, else the 32-bit MurmurHash2.
     pub hash64: bool,
-    /// Whether a new layer is rounded up to a power of two of bits (before 2.2).
+    /// Whether a new layer has the rounded form (before 2.2).
     pub rounds: bool,
 }
 
@@ -61,12 +60,12 @@ pub fn probes(bits_per_item: f64) -> u64 {
     (LN2 * bits_per_item).ceil() as u64
 }
 
-/// The highest rate of a new filter: RedisBloom 8 lowers a higher rate to this one.
+/// RedisBloom 8 lowers a higher rate of a new filter to this one.
 pub const MAX_RATE: f64 = 0.25;
 
 /// The rate of a filter whose first layer has the rate `first`. The rate of a stack is the sum over
 /// its layers: twice `first`. Before 2.2 the first layer got the whole rate, so `first` may be
-/// above one half. Nothing that is stored says which version made a filter.
+/// above one half.
 #[must_use]
 pub fn error_rate(first: f64, scales: bool) -> f64 {
     if scales { (first / LAYER_RATE_RATIO).min(1.0 - f64::EPSILON) } else { first }

@@ -9,12 +9,9 @@
 //!   layer n          rate * tightening^n, the capacity of the one before * expansion
 //! ```
 //!
-//! The formulas are those of the crate `bloomfilter` 3, on which valkey-bloom is built; the
-//! positions are in `layer/classic.rs`. A filter grows as it would have in valkey-bloom.
-//! A shape that does not follow from capacity and rate is forged (`fits`).
-//!
-//! With a ratio of one half, the union of the layers reaches twice the rate that was set, as it
-//! does in valkey-bloom.
+//! The formulas are those of the crate `bloomfilter` 3, on which valkey-bloom is built. A filter
+//! grows as it would have in valkey-bloom. A shape that does not follow from capacity and rate is
+//! forged. With a ratio of one half, the union of the layers reaches twice the rate that was set.
 
 use std::{f64::consts::LN_2, hash::Hasher};
 

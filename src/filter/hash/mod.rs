@@ -1,23 +1,14 @@
-//! One hash per item: XXH3-128 with the filter's 64-bit seed. No other file uses `xxhash-rust`.
-//! Filters of another family fill the two words with another hash (`foreign/mod.rs`).
-//!
-//! An item is hashed once. Its two words serve a layer and the pages above it:
+//! One hash per item: XXH3-128 with the filter's 64-bit seed. Filters of another family fill the
+//! two words with another hash (`foreign/mod.rs`).
 //!
 //! ```text
 //!   item ── xxh3_128(seed) ──┬── block  (64 bits): picks the block in each layer
 //!                            └── probes (64 bits): starts the probe sequence in it (probe.rs)
 //! ```
 //!
-//! The hash has 128 bits for two reasons. Double hashing needs two independent words. And for
-//! XXH3-64 a pair of 32-byte items is published that collides under about one in 1,400 seeds
-//! (xxHash issue 1127), so that an attacker need not know the seed.
-//!
-//! Items above 240 bytes get a whole secret that is expanded from the seed. XXH3 itself would add
-//! the seed to 24 public words, or subtract it, and anyone could make a pair of items that collides
-//! in all 128 bits under one seed in 64 (`tests/filter/adversary.rs` makes such pairs). Words that
-//! are hashes of the seed have no such relation. They cost 27 ns per long item.
-//!
-//! XXH3 is not a keyed PRF: docs/internals/hash.md says what the seed stops.
+//! Items above 240 bytes get a whole secret that is expanded from the seed: XXH3's own seeding lets
+//! prepared pairs collide under one seed in 64 (`tests/filter/adversary.rs`). That costs 27 ns per
+//! long item. XXH3 is not a keyed PRF: docs/internals/hash.md says what the seed stops.
 
 pub(super) mod probe;
 
@@ -38,7 +29,7 @@ pub struct Hash {
 }
 
 impl Hash {
-    /// Hashes `item`, of any length including 0, with `seed`.
+    /// Hashes `item` with `seed`.
     #[inline]
     pub fn of(item: &[u8], seed: u64) -> Self {
         let hash = if item.len() <= MAX_SEEDED_LEN {

@@ -1,8 +1,8 @@
 //! Where the k bits of an item lie inside its block: four in each cache line that is chosen, by
 //! double hashing with a multiplicative step.
 //!
-//! Both words of the hash are used: one as the start x, one (remixed) as the increment y. Each step
-//! gives a group of four probes in one line of 512 bits. The last group has what is left of k.
+//! One word of the hash is the start x, the other (remixed) the increment y. Each step gives a
+//! group of four probes in one line of 512 bits. The last group has what is left of k.
 //!
 //! ```text
 //!   block    ┌────────┬────────┬────────┬────────┐
@@ -15,15 +15,12 @@
 //!   x <- x * A + y  (mod 2^64)             A = the multiplier of a good 64-bit generator
 //! ```
 //!
-//! An item touches k / 4 lines of its block instead of k. Lang, Neumann, Kemper and Boncz,
-//! "Performance-Optimal Filtering" (2019), call such filters cache-sectorized. Lines are loaded
-//! less evenly than single bits would be, and the sizing accounts for it (`sizing/block_rate.rs`).
+//! Lang, Neumann, Kemper and Boncz, "Performance-Optimal Filtering" (2019), call such filters
+//! cache-sectorized.
 //!
 //! Some blocks do not consist of whole lines: the single block of a small layer, and at the lowest
 //! rates the blocks of a layer with few blocks. There each step is one probe anywhere in the block:
 //! `(x * bits) >> 64`.
-//!
-//! In small blocks plain double hashing (x += y) has a higher rate (docs/internals/design.md).
 
 use super::Hash;
 use crate::filter::geometry::LINE_WORDS;
@@ -35,17 +32,15 @@ const MULTIPLIER: u64 = 0xD134_2543_DE82_EF95;
 /// top.
 const REMIX: u64 = 0x9E37_79B9_7F4A_7C15;
 
-/// Maps `x`, read as the fraction `x / 2^64`, to an integer in `[0, n)`.
-///
-/// Lemire, "Fast Random Integer Generation in an Interval" (2019): no division.
+/// Maps the fraction `x / 2^64` to an integer in `[0, n)`, without a division: Lemire, "Fast Random
+/// Integer Generation in an Interval" (2019).
 #[inline]
 pub fn scale(x: u64, n: u64) -> u64 {
     ((u128::from(x) * u128::from(n)) >> 64) as u64
 }
 
-const LINE_BITS: u64 = LINE_WORDS as u64 * 64;
-
-const PLACE_BITS: u32 = LINE_BITS.ilog2();
+/// Bits of a place in a line.
+const PLACE_BITS: u32 = (LINE_WORDS as u32 * 64).ilog2();
 
 /// The probe sequence of one item in a block. It is endless; the caller takes k probes.
 #[derive(Clone, Copy, Debug)]
@@ -55,7 +50,7 @@ pub(in crate::filter) struct ProbeSequence {
 }
 
 impl ProbeSequence {
-    /// Starts at the first probe of the item. Every layer and every block length has this start.
+    /// Starts at the first probe of the item.
     #[inline]
     pub(in crate::filter) fn new(hash: Hash) -> Self {
         Self { x: hash.probes, y: hash.block.wrapping_mul(REMIX) }

@@ -1,17 +1,9 @@
-//! The bit array of a layer: 64-bit words, zeroed lazily; the allocator may refuse.
-//!
-//! ```text
-//!   word 0                     word 1
-//!   ┌─┬─┬─┬ ─ ─ ─ ┬──┬──┐      ┌─┬ ─ ─
-//!   │0│1│2│       │62│63│      │64│
-//!   └─┴─┴─┴ ─ ─ ─ ┴──┴──┘      └─┴ ─ ─
-//! ```
+//! The bit array of a layer: 64-bit words, which the kernel zeroes on first touch.
 //!
 //! Bit i of the array is bit i % 64 of word i / 64, least significant first (Lsb0). Stored words
 //! are little-endian, so byte i / 8 holds bit i % 8 on every machine.
 //!
-//! The kernel zeroes a page on first touch. Only `count_ones` uses `bitvec`:
-//! docs/internals/design.md.
+//! Only `count_ones` uses `bitvec`: docs/internals/design.md.
 
 use std::alloc::{Layout, alloc_zeroed};
 
@@ -31,29 +23,25 @@ const CHUNK: usize = 64;
 pub struct Bits(Box<[u64]>);
 
 impl Bits {
-    /// Allocates `words` * 64 zero bits, without touching their pages. `words` is in
-    /// [1, `MAX_WORDS`].
+    /// Allocates `words` * 64 zero bits, without touching their pages.
     ///
     /// # Errors
-    /// `Error::OutOfMemory` if the allocator refuses or `words` is out of range.
+    /// `Error::OutOfMemory` if the allocator refuses or `words` is not in [1, `MAX_WORDS`].
     pub fn zeroed(words: u64) -> Result<Self, Error> {
         let refused = Error::OutOfMemory(words.saturating_mul(8));
-        if !(1..=MAX_WORDS).contains(&words) {
-            return Err(refused);
-        }
-        let len = usize::try_from(words).map_err(|_| refused)?;
+        let len = usize::try_from(words).ok().filter(|_| (1..=MAX_WORDS).contains(&words));
+        let len = len.ok_or(refused)?;
         let layout = Layout::array::<u64>(len).map_err(|_| refused)?;
         // SAFETY: the layout is not of size zero, since `len` is at least 1.
         let memory = unsafe { alloc_zeroed(layout) };
         if memory.is_null() {
             return Err(refused);
         }
+        let words = std::ptr::slice_from_raw_parts_mut(memory.cast::<u64>(), len);
         // SAFETY: 1. `memory` was just allocated by the global allocator with the layout of an
         // array of `len` words, which is what `Box<[u64]>` frees. 2. All `len` words are
         // initialised: zero is a valid `u64`. 3. No other pointer to the memory exists.
-        let words =
-            unsafe { Box::from_raw(std::ptr::slice_from_raw_parts_mut(memory.cast::<u64>(), len)) };
-        Ok(Self(words))
+        Ok(Self(unsafe { Box::from_raw(words) }))
     }
 
     /// The words, in order.
@@ -66,12 +54,8 @@ impl Bits {
         &mut self.0
     }
 
-    /// Copies the array, if there is memory. Pages without a set bit stay untouched in the copy.
-    pub(in crate::filter) fn duplicate(&self) -> Result<Self, Error> {
-        self.extended(self.words().len() as u64)
-    }
-
-    /// Copies the array into one of `words` words, at least as many; the new words are zero.
+    /// Copies the array into one of `words` words, at least as many; the new words are zero. Pages
+    /// without a set bit stay untouched in the copy.
     pub(in crate::filter) fn extended(&self, words: u64) -> Result<Self, Error> {
         // Not `realloc`: it also copies pages without a set bit.
         let mut copy = Self::zeroed(words)?;
@@ -108,8 +92,7 @@ impl Bits {
                 let other = &other.words()[start..start + chunk.len()];
                 chunk.iter_mut().zip(other).for_each(|(to, from)| *to |= from);
             }
-            // Even a write that changes nothing would copy the page during a fork, or make it
-            // resident.
+            // A write that changes nothing would copy the page during a fork, or make it resident.
             if chunk != words {
                 words.copy_from_slice(chunk);
             }

@@ -25,10 +25,6 @@ impl ItemSet {
         self.0 == 0
     }
 
-    pub(in crate::filter) fn has(self, i: usize) -> bool {
-        self.0 >> i & 1 == 1
-    }
-
     pub(in crate::filter) fn len(self) -> u64 {
         u64::from(self.0.count_ones())
     }
@@ -113,6 +109,6 @@ impl Answers {
     /// The answers, in order.
     #[inline]
     pub fn each(self) -> impl Iterator<Item = bool> {
-        (0..self.count).map(move |i| self.ones.has(i))
+        (0..self.count).map(move |i| self.ones.0 >> i & 1 == 1)
     }
 }

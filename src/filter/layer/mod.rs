@@ -88,7 +88,8 @@ impl Layer {
 
     /// Copies the layer, if there is memory. The copy is the first layer of a filter.
     pub fn duplicate(&self) -> Result<Self, Error> {
-        Ok(LayerPlan::of(self).over(self.bits().duplicate()?))
+        let bits = self.bits();
+        Ok(LayerPlan::of(self).over(bits.extended(bits.words().len() as u64)?))
     }
 
     /// Items counted so far. This is the number that is stored.

@@ -24,27 +24,18 @@
 //! pairs in the same group and d pairs in different groups, s + d = k (k-1) / 2,
 //!
 //! ```text
-//!   hit(j) = f^k * e^((s u + d v) / f^2)
-//!
-//!   f = 1 - c
-//!   u = variance of the share of set bits in a line
-//!   v = variance of the share of set bits in the block
+//!   hit(j) = f^k * e^((s u + d v) / f^2)    f = 1 - c
+//!   u = c / 512 + (1 - 1/512) t - c^2       variance of the share of set bits in a line
+//!   v = u / L + (1 - 1/L) (r - c^2)         variance of the share of set bits in the block
 //! ```
 //!
-//! All three are exact. Bits stay clear if every group of every item leaves them clear. A group of
-//! g probes leaves clear, with probability
+//! c, t and r are exact: the product over all groups of an item, to the power of j, of the
+//! probability that a group of g probes leaves clear
 //!
 //! ```text
-//!   one bit                      1 - (1 - (1 - 1/512)^g) / L
-//!   two bits of one line         1 - (1 - (1 - 2/512)^g) / L
-//!   two bits of two lines        1 - (1 - (1 - 1/512)^g) / L * 2
-//! ```
-//!
-//! The product over all groups of an item, to the power of j, is c, t and r respectively, and
-//!
-//! ```text
-//!   u = c / 512 + (1 - 1/512) t - c^2
-//!   v = u / L + (1 - 1/L) (r - c^2)
+//!   c   one bit                      1 - (1 - (1 - 1/512)^g) / L
+//!   t   two bits of one line         1 - (1 - (1 - 2/512)^g) / L
+//!   r   two bits of two lines        1 - (1 - (1 - 1/512)^g) / L * 2
 //! ```
 //!
 //! The simulated rate of random groups is 0.985 to 1.001 of this. The formula of the first section

@@ -1,9 +1,5 @@
 //! Capacity and error rate in, geometry out: number of blocks, block length, number of probes.
 //!
-//! The server counts an item only if it changed a bit. When the count reaches the capacity, more
-//! distinct items have been added, so a layer is sized for them (`distinct`): 1.002 times the
-//! capacity at 1 %, 1.11 times at 25 %.
-//!
 //! Small blocks are fast (one cache line, one page), but cost memory, because their loads differ.
 //! So the search takes, in this order:
 //!
@@ -15,12 +11,8 @@
 //! A layer too small for that has as few equal blocks as possible, each of any whole number of
 //! words: nearly always one block.
 //!
-//! A replica gets (capacity, rate, expansion, seed), and must compute the same bits on every
-//! machine. So the sizing uses only +, -, *, / and square roots, which IEEE 754 defines exactly,
-//! and `libm`, whose code is the same everywhere. Clippy forbids the platform's `ln`, `exp` and
-//! `powf` in all of src (`clippy.toml`).
-//!
-//! One call takes 2 to 80 microseconds.
+//! A replica must compute the same sizes on every machine. So the sizing uses only +, -, *, /,
+//! square roots and `libm` (`clippy.toml`). One call takes 2 to 80 microseconds.
 
 use std::f64::consts::LN_2;
 
@@ -37,8 +29,8 @@ pub const MAX_PROBES: u8 = 128;
 /// Lower rates are sized as this one: with 2^28 items, 128-bit hashes collide at 8e-31.
 const FLOOR: f64 = 1e-30;
 
-/// The model has to reach this share of the rate: measured rates are within 1 % of the model
-/// (`tests/filter/rate.rs`), or below it.
+/// The model has to reach this share of the rate: measured rates are at most 1 % above the model
+/// (`tests/filter/rate.rs`).
 const SHARE: f64 = 0.99;
 
 /// Block sizes that are tried, in words: one cache line (512 bits) to 32 KiB.
@@ -103,8 +95,7 @@ pub fn geometry(capacity: u64, rate: f64) -> Option<Geometry> {
             if blocks < 1.0 || blocks > f64::from(u32::MAX) {
                 continue;
             }
-            // An evenly loaded block gives a lower bound, which rejects blocks that are far too
-            // small.
+            // An evenly loaded block gives a lower bound, which rejects far too small blocks.
             let keeps = |k| {
                 let (block, load) = (Block::new(bits, k), items(k) / blocks);
                 block.hit(load) <= target && block.rate(load) <= target
@@ -167,7 +158,7 @@ fn classic_optimum(rate: f64) -> (u32, f64) {
 }
 
 /// The distinct items that must be added until `counted` of them changed a bit, at the end at
-/// `rate`.
+/// `rate`: 1.002 times as many at 1 %, 1.11 times at 25 %.
 ///
 /// With a = k n / m, the rate after a share of the items is (1 - e^-x)^k, x in [0, a]. Its mean is
 /// the share of uncounted items, I_k / a, where I_k is the integral of (1 - e^-x)^k over [0, a]:

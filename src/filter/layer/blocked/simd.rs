@@ -11,8 +11,8 @@
 //!   missing  lanes in which word & bit = 0
 //! ```
 //!
-//! Registers have 256 bits: processors lower their clock for registers of 512 bits. `make
-//! check-registers` verifies that no such register is used.
+//! Processors lower their clock for registers of 512 bits. `make check-registers` verifies that
+//! none is used.
 //!
 //! A function compiled for these instructions cannot be inlined into one that is not, so the code
 //! is selected once per chunk of items. Single items use portable code.
