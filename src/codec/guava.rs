@@ -42,7 +42,7 @@ pub fn read(bytes: &[u8], ceiling: u64) -> Result<Filter, Error> {
     if let Some(layer) = filter.layers_from_mut(0).next() {
         layer.bits_mut().merge(0, &mut whole.iter().map(|long| u64::from_be_bytes(*long)));
         let items = foreign::guava::items_of(layer.bits().count_ones(), shape.bits, shape.probes);
-        layer.set_counted(items.min(capacity));
+        layer.counted = items.min(capacity);
     }
     Ok(filter)
 }

@@ -201,9 +201,9 @@ pub fn save(filter: &Filter, sink: &mut impl NumberSink) {
     sink.double(family.tightening);
     sink.unsigned(u64::from(family.seed != FIXED_SEED));
     for (place, layer) in (1..).zip(filter.layers()) {
-        sink.unsigned(layer.capacity());
+        sink.unsigned(layer.capacity);
         if place == filter.layers().len() {
-            sink.unsigned(layer.counted());
+            sink.unsigned(layer.counted);
         }
         let mut out = Vec::with_capacity(bitmap_bytes(layer));
         put_bitmap(layer, &family, &mut out);
@@ -228,8 +228,8 @@ pub fn blob(filter: &Filter) -> Option<Vec<u8>> {
     for layer in filter.layers() {
         out.extend((bitmap_bytes(layer) as u64).to_le_bytes());
         put_bitmap(layer, &family, &mut out);
-        out.extend(layer.counted().to_le_bytes());
-        out.extend(layer.capacity().to_le_bytes());
+        out.extend(layer.counted.to_le_bytes());
+        out.extend(layer.capacity.to_le_bytes());
     }
     Some(out)
 }

@@ -195,7 +195,7 @@ impl Union {
             [] => None,
             [first, others @ ..] => {
                 let mut layer = first.duplicate()?;
-                layer.unite(others.iter().copied(), items.unwrap_or(first.counted()));
+                layer.unite(others.iter().copied(), items.unwrap_or(first.counted));
                 Some(layer)
             }
         };
@@ -212,7 +212,7 @@ impl Filter {
 
 /// The items of the union of layers; `None` if the first is the union already.
 fn unite_layers(layers: &[&Layer], limited: bool) -> Result<Option<u64>, Unmergeable> {
-    let numbers = |layer: &Layer| (layer.shape(), layer.capacity(), layer.error_rate());
+    let numbers = |layer: &Layer| (layer.shape(), layer.capacity, layer.error_rate);
     let first = layers[0];
     if layers.iter().any(|other| numbers(other) != numbers(first)) {
         return Err(OTHER_SHAPE);
@@ -220,7 +220,7 @@ fn unite_layers(layers: &[&Layer], limited: bool) -> Result<Option<u64>, Unmerge
     let (shape, capacity, _) = numbers(first);
     let bits: Vec<_> = layers.iter().map(|layer| layer.bits()).collect();
     let (nonzero, union) = Bits::count_union(&bits);
-    let counts = layers.iter().map(|layer| layer.counted());
+    let counts = layers.iter().map(|layer| layer.counted);
     let mut items = counts.clone().max().unwrap_or_default();
     if nonzero.iter().all(|&nonzero| nonzero < union) {
         let by_positions = (occupancy::counted(shape, union) + 0.5) as u64;
@@ -230,7 +230,7 @@ fn unite_layers(layers: &[&Layer], limited: bool) -> Result<Option<u64>, Unmerge
     }
     // A layer never counts above its capacity (`plan.rs`).
     let items = items.min(capacity);
-    Ok((union > nonzero[0] || items != first.counted()).then_some(items))
+    Ok((union > nonzero[0] || items != first.counted).then_some(items))
 }
 
 fn check_items(items: u64, capacity: u64, limited: bool) -> Result<(), Unmergeable> {

@@ -135,7 +135,7 @@ impl Filter {
     pub fn params(&self) -> Params {
         Params {
             error_rate: self.error_rate,
-            capacity: self.older().first().unwrap_or(&self.newest).capacity(),
+            capacity: self.older().first().unwrap_or(&self.newest).capacity,
             expansion: self.expansion,
             seed: self.seed,
             counts: false,
@@ -211,12 +211,12 @@ impl Filter {
 
     /// The number of items that tested absent when they were added.
     pub fn items(&self) -> u64 {
-        self.layers().map(Layer::counted).fold(0, u64::saturating_add)
+        self.layers().map(|layer| layer.counted).fold(0, u64::saturating_add)
     }
 
     /// The number of items that the present layers are sized for.
     pub fn capacity(&self) -> u64 {
-        self.layers().map(Layer::capacity).fold(0, u64::saturating_add)
+        self.layers().map(|layer| layer.capacity).fold(0, u64::saturating_add)
     }
 
     /// Bytes of all bit arrays, including bits that have not arrived yet.
@@ -329,7 +329,7 @@ impl Filter {
         }
         let next = |capacity| match self.family {
             Tag::RedisBloom(family) => {
-                family.layer(capacity, self.newest.error_rate() * redisbloom::LAYER_RATE_RATIO)
+                family.layer(capacity, self.newest.error_rate * redisbloom::LAYER_RATE_RATIO)
             }
             Tag::Valkey => {
                 let rate = self.valkey().layer_rate(self.error_rate, self.layers().len())?;
@@ -337,7 +337,7 @@ impl Filter {
             }
             Tag::Native | Tag::Guava => None,
         };
-        let plan = self.newest.capacity().checked_mul(factor.into()).and_then(next);
+        let plan = self.newest.capacity.checked_mul(factor.into()).and_then(next);
         let plan = plan.filter(|plan| plan.capacity <= MAX_CAPACITY);
         let words = plan.map_or(u64::MAX, |plan| plan.shape.words());
         let present = self.bit_bytes();

@@ -99,7 +99,8 @@ impl Share {
         let sum =
             |number: fn(&Layer) -> u64| filter.layers().map(number).fold(0, u64::wrapping_add);
         let layers = filter.layers().len() as u64;
-        Self([filter.bytes(), 1, layers, sum(Layer::counted), sum(Layer::capacity), 0])
+        let (items, capacity) = (sum(|layer| layer.counted), sum(|layer| layer.capacity));
+        Self([filter.bytes(), 1, layers, items, capacity, 0])
     }
 
     /// The share of a filter of pages. [`Paged::stack`] counts its layers.
@@ -115,7 +116,7 @@ impl Share {
 
     /// The share of a filter that BF.LOADCHUNK is filling, as far as chunks change it.
     pub(crate) fn of_part(load: &Load) -> Self {
-        let items = load.layered().map_or(0, |filter| filter.newest().counted());
+        let items = load.layered().map_or(0, |filter| filter.newest().counted);
         Self([load.bytes(), 1, 0, items, 0, 0])
     }
 
@@ -160,7 +161,7 @@ pub(crate) fn scaled(filter: &Filter, layers: usize) {
     SCALED.add(layers as u64);
     MADE[LAYERS].add(layers as u64);
     for layer in filter.layers().rev().take(layers) {
-        MADE[CAPACITY].add(layer.capacity());
+        MADE[CAPACITY].add(layer.capacity);
         let boxed = Layer::boxed_bytes(layer.shape());
         MADE[BYTES].add((size_of_val(layer.bits().words()) + size_of::<Layer>() + boxed) as u64);
     }

@@ -156,7 +156,7 @@ impl Load {
         // Counts only rise. So a lower one is of another filter with the same seed, which replaced
         // this one.
         if let (Some(filter), Some(plan)) = (self.layered(), &plan)
-            && plan.layers.last().is_some_and(|layer| layer.items < filter.newest().counted())
+            && plan.layers.last().is_some_and(|layer| layer.items < filter.newest().counted)
         {
             return Err(Error::OtherFilter);
         }

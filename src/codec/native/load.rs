@@ -190,7 +190,7 @@ impl Load {
         };
         let Some(paged) = &mut self.paged else {
             if let (Some(filter), Some(newest)) = (&mut self.filter, plan.layers.last()) {
-                filter.newest_mut().set_counted(newest.items);
+                filter.newest_mut().counted = newest.items;
             }
             return;
         };

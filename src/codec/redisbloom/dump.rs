@@ -41,11 +41,11 @@ pub(in crate::codec) fn header(filter: &Filter, family: RedisBloom) -> Vec<u8> {
         };
         out.extend(shape.bytes.to_le_bytes());
         out.extend(bits.to_le_bytes());
-        out.extend(layer.counted().to_le_bytes());
-        out.extend(layer.error_rate().to_le_bytes());
-        out.extend(foreign::redisbloom::bits_per_item(layer.error_rate()).to_le_bytes());
+        out.extend(layer.counted.to_le_bytes());
+        out.extend(layer.error_rate.to_le_bytes());
+        out.extend(foreign::redisbloom::bits_per_item(layer.error_rate).to_le_bytes());
         out.extend(u32::from(shape.probes).to_le_bytes());
-        out.extend(layer.capacity().to_le_bytes());
+        out.extend(layer.capacity.to_le_bytes());
         out.push(n2);
     }
     out

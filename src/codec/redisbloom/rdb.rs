@@ -55,7 +55,7 @@ pub fn load(source: &mut impl NumberSource, version: i32, ceiling: u64) -> Resul
         let mut layer = stream::layer(&plan, bytes, &mut present, ceiling)?;
         drop(string);
         plan.items = source.unsigned()?;
-        layer.set_counted(plan.items);
+        layer.counted = plan.items;
         plans.push(plan);
         layers.push(layer);
     }

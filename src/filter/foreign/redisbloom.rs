@@ -14,7 +14,7 @@
 //! ```
 //!
 //! A filter grows as it would have in RedisBloom, so it always gives RedisBloom's answers, false
-//! positives included. A stored shape that does not follow from (capacity, rate) is forged (`fits`).
+//! positives included. A stored shape that does not follow from capacity and rate is forged.
 //!
 //! The logarithm is `libm`'s. It differs from the C library's by at most the last bit. At powers of
 //! two, where k depends on it, both are exact.

@@ -51,11 +51,11 @@ impl Shape {
 pub struct Layer {
     kind: Kind,
     /// Items counted so far: items that tested absent when they were added.
-    counted: u64,
+    pub counted: u64,
     /// Items that the layer is sized for, at least 1.
-    capacity: u64,
+    pub capacity: u64,
     /// The false positive rate of the layer at its capacity is on average at most this; in (0, 1).
-    error_rate: f64,
+    pub error_rate: f64,
 }
 
 /// The layer by its kind.
@@ -90,26 +90,6 @@ impl Layer {
     pub fn duplicate(&self) -> Result<Self, Error> {
         let bits = self.bits();
         Ok(LayerPlan::of(self).over(bits.extended(bits.words().len() as u64)?))
-    }
-
-    /// Items counted so far. This is the number that is stored.
-    pub fn counted(&self) -> u64 {
-        self.counted
-    }
-
-    /// Sets the count, for a layer whose bits were read from a stored one.
-    pub fn set_counted(&mut self, items: u64) {
-        self.counted = items;
-    }
-
-    /// Items that the layer is sized for.
-    pub fn capacity(&self) -> u64 {
-        self.capacity
-    }
-
-    /// The rate that the layer does not exceed up to its capacity.
-    pub fn error_rate(&self) -> f64 {
-        self.error_rate
     }
 
     /// Returns whether the layer holds as many items as it is sized for.
@@ -274,12 +254,8 @@ pub struct LayerPlan {
 
 impl LayerPlan {
     pub(super) fn of(layer: &Layer) -> Self {
-        Self {
-            capacity: layer.capacity(),
-            items: layer.counted(),
-            error_rate: layer.error_rate(),
-            shape: layer.shape(),
-        }
+        let &Layer { counted, capacity, error_rate, .. } = layer;
+        Self { capacity, items: counted, error_rate, shape: layer.shape() }
     }
 
     /// Makes the layer, with all bits clear, if there is memory.

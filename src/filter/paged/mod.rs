@@ -217,7 +217,7 @@ impl Paged {
     pub fn items(&self, now: i64) -> u64 {
         match self.window() {
             Some(window) => window.items(now),
-            None => self.base().map_or(0, Layer::counted) + self.pages.items(),
+            None => self.base().map_or(0, |layer| layer.counted) + self.pages.items(),
         }
     }
 

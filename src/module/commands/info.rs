@@ -206,7 +206,7 @@ fn generations(paged: &Paged) -> Shown {
 /// A layer.
 fn part(layer: &Layer, now: Estimate) -> Shown {
     let bytes = size_of_val(layer.bits().words()) as u64;
-    described(layer.capacity(), layer.counted(), bytes, layer.error_rate(), now)
+    described(layer.capacity, layer.counted, bytes, layer.error_rate, now)
 }
 
 fn layers(filter: &Filter) -> Shown {
@@ -218,7 +218,7 @@ fn parts(paged: &Paged) -> Shown {
     let base = paged.base();
     let items = paged.items(BEFORE_ALL);
     let (_, capacity) = paged.stack(items);
-    let (below, held) = base.map_or((0, 0), |base| (base.capacity(), base.counted()));
+    let (below, held) = base.map_or((0, 0), |base| (base.capacity, base.counted));
     let pages = described(
         capacity.saturating_sub(below),
         items.saturating_sub(held),
@@ -339,7 +339,7 @@ impl Command for Debug {
 fn describe_pages(paged: &Paged, items: u64) -> String {
     let (pages, plan) = (paged.pages(), paged.pages().plan());
     let (_, capacity) = paged.stack(items);
-    let (below, held) = paged.base().map_or((0, 0), |base| (base.capacity(), base.counted()));
+    let (below, held) = paged.base().map_or((0, 0), |base| (base.capacity, base.counted));
     let bytes = pages.bytes();
     format!(
         "bytes:{bytes} bits:{} hashes:1 hashwidth:64 capacity:{} size:{} ratio:{} pages:{} \
@@ -376,8 +376,8 @@ fn describe(layer: &Layer, family: Family) -> String {
     format!(
         "bytes:{bytes} bits:{bits} hashes:{} hashwidth:{width} capacity:{} size:{} ratio:{}{own}",
         shape.probes(),
-        layer.capacity(),
-        layer.counted(),
-        number::six_digits(layer.error_rate()),
+        layer.capacity,
+        layer.counted,
+        number::six_digits(layer.error_rate),
     )
 }
