@@ -3,7 +3,7 @@
 //! The texts are for logs and Rust callers. Each command chooses the reply to Redis clients from
 //! the texts of `command/refusal.rs`. The texts of [`Unmergeable`] are replies as they are.
 
-use super::geometry::MAX_WORDS;
+use super::layer::bits::MAX_WORDS;
 
 /// Why a filter could not be created, grown or filled, or why stored numbers describe none.
 #[derive(Clone, Copy, Debug, PartialEq, thiserror::Error)]

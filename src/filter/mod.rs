@@ -8,10 +8,9 @@
 //!               ├─▶ foreign/   family: redisbloom, valkey_bloom, guava
 //!               └─▶ hash/      XXH3-128 once per item; probe: its positions in a block
 //!
-//!   batch      many items through the stack at once       geometry       size of a layer's blocks
-//!   estimate   fill and rate right now                    prefetch_hint  prefetch an item early
-//!   expected   memory and rate before a filter is made    merge          the union of filters
-//!   processor  whether code for AVX2, AVX-512 and BMI2 may run
+//!   batch      many items through the stack at once       prefetch_hint  prefetch an item early
+//!   estimate   fill and rate right now                    merge          the union of filters
+//!   expected   memory and rate before a filter is made
 //!   pages/     pages that split: the one structure of filters that grow, count or forget
 //!   paged/     those filters
 //! ```
@@ -23,7 +22,6 @@ mod error;
 mod estimate;
 mod expected;
 pub mod foreign;
-mod geometry;
 mod hash;
 mod layer;
 mod merge;
@@ -32,8 +30,6 @@ pub mod pages;
 mod params;
 mod plan;
 mod prefetch_hint;
-#[cfg(target_arch = "x86_64")]
-mod processor;
 mod sizing;
 mod stack;
 
@@ -41,11 +37,10 @@ pub use error::{Demand, Error, Unmergeable};
 pub use estimate::Estimate;
 pub use expected::{expected_bytes, expected_rate};
 pub use foreign::{FIXED_SEED, Family, RedisBloom, TIGHTENING, Valkey};
-pub use geometry::Geometry;
 pub use hash::{Hash, checksum, probe::scale};
 pub use layer::{
-    Classic, Layer, LayerPlan, MAX_BITS, MAX_CLASSIC_PROBES, Rule, Shape, Start, bits::Bits,
-    item_set::Answers, uses_avx512,
+    Classic, Geometry, Layer, LayerPlan, MAX_BITS, MAX_CLASSIC_PROBES, Rule, Shape, Start,
+    bits::Bits, item_set::Answers, uses_avx512,
 };
 pub use merge::{Member, Union};
 pub use paged::{
@@ -57,3 +52,14 @@ pub use plan::{PagedPlan, Plan};
 pub use prefetch_hint::PrefetchHint;
 pub use sizing::{MAX_PROBES, geometry, layer_rate};
 pub use stack::Filter;
+
+/// Whether code for AVX2, AVX-512 and BMI2 may run, if the processor has the instructions. In a
+/// build with debug assertions the environment variable `REDIS_BLOOM_PORTABLE` forbids it, so that
+/// tests run the portable code on every processor.
+#[cfg(target_arch = "x86_64")]
+#[inline(always)]
+fn allows_extensions() -> bool {
+    static PORTABLE: std::sync::LazyLock<bool> =
+        std::sync::LazyLock::new(|| std::env::var_os("REDIS_BLOOM_PORTABLE").is_some());
+    !cfg!(debug_assertions) || !*PORTABLE
+}

@@ -19,8 +19,7 @@ use siphasher::sip::SipHasher24;
 use super::{
     error::{Error, NOT_ADDRESSABLE},
     foreign::{Family, RedisBloom, Valkey, redisbloom},
-    geometry::{Geometry, MAX_WORDS},
-    layer::{LayerPlan, Rule, Shape},
+    layer::{Geometry, LayerPlan, Rule, Shape, bits::MAX_WORDS},
     paged::{Paged, Span, Window, number_bits},
     pages::{self, Payload},
     params::{Expansion, MAX_LAYERS, Params, check_ranges},
@@ -225,29 +224,25 @@ impl Plan {
         let PagedPlan { capacity, pages, window, .. } = paged;
         check_ranges(self.error_rate, *capacity)?;
         pages.check()?;
-        let factor = self.expansion.factor();
-        match self.layers[..] {
-            _ if self.family != Family::Native => {
-                return Err(Error::Impossible("pages of a filter that another product made"));
+        if self.family != Family::Native {
+            return Err(Error::Impossible("pages of a filter that another product made"));
+        }
+        let scales = self.expansion.factor().is_some();
+        // There is one layer at most.
+        if let Some(base) = self.layers.first() {
+            if base.items != base.capacity || base.capacity != *capacity {
+                return Err(Error::Impossible("a layer below pages that is not full"));
             }
-            [] => {}
-            // A layer below pages is full, and was made for the capacity of the filter.
-            [base] if base.items == base.capacity && base.capacity == *capacity => {
-                if factor.is_none() || pages.payload != Payload::Nothing {
-                    return Err(Error::Impossible("a layer below pages of another kind"));
-                }
+            if !scales || pages.payload != Payload::Nothing {
+                return Err(Error::Impossible("a layer below pages of another kind"));
             }
-            _ => return Err(Error::Impossible("a layer below pages that is not full")),
         }
         let belong = match window {
             None => matches!(pages.payload, Payload::Nothing | Payload::Count { .. }),
-            Some(window) => {
-                if !window.is_sound(factor.is_some(), *capacity) {
-                    return Err(Error::Impossible("a window that no filter has"));
-                }
-                let bits = number_bits(window.rules);
-                pages.payload == Payload::Generation { bits }
+            Some(window) if window.is_sound(scales, *capacity) => {
+                pages.payload == Payload::Generation { bits: number_bits(window.rules) }
             }
+            Some(_) => return Err(Error::Impossible("a window that no filter has")),
         };
         if belong { Ok(()) } else { Err(Error::Impossible("pages of another kind of filter")) }
     }

@@ -23,7 +23,12 @@
 //! `(x * bits) >> 64`.
 
 use super::Hash;
-use crate::filter::geometry::LINE_WORDS;
+
+/// Words of a cache line.
+pub(in crate::filter) const LINE_WORDS: usize = 8;
+
+/// Probes that share one line.
+pub(in crate::filter) const PROBE_GROUP: u8 = 4;
 
 /// Multiplier of the step: from Steele and Vigna, "Computationally easy, spectrally good
 /// multipliers for congruential pseudorandom number generators" (2022), table for m = 2^64.

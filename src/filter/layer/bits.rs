@@ -10,7 +10,10 @@ use std::alloc::{Layout, alloc_zeroed};
 #[cfg(target_pointer_width = "64")]
 use bitvec::{order::Lsb0, view::BitView};
 
-use crate::filter::{error::Error, geometry::MAX_WORDS};
+use crate::filter::error::Error;
+
+/// The most words of one bit array: the number of a bit has at most 61 bits.
+pub(in crate::filter) const MAX_WORDS: u64 = (u64::MAX >> 3) / 64;
 
 /// Arrays up to this many words (128 KiB) stay in the processor's caches.
 const CACHED_WORDS: usize = 16_384;
@@ -108,7 +111,7 @@ impl Bits {
             fn compiled(arrays: &[&Bits]) -> (Vec<u64>, u64) {
                 count_union(arrays)
             }
-            if crate::filter::processor::allows_extensions()
+            if crate::filter::allows_extensions()
                 && is_x86_feature_detected!("avx2")
                 && is_x86_feature_detected!("popcnt")
             {
@@ -119,13 +122,21 @@ impl Bits {
         count_union(arrays)
     }
 
-    /// Lets an allocator move the words.
+    /// Lets an allocator move the words: `mover` gets their address and bytes, and returns the new
+    /// address or null.
     ///
     /// # Safety
-    /// As for `relocate` below.
+    /// A new address must point to an allocation of the same allocator and layout with the same
+    /// content, and `mover` must have freed the old one. If `mover` returns null, the old
+    /// allocation must be untouched.
     pub unsafe fn relocate(&mut self, mover: impl FnOnce(*mut u8, usize) -> *mut u8) {
-        // SAFETY: the caller's promise.
-        unsafe { relocate(&mut self.0, mover) }
+        let (len, bytes) = (self.0.len(), size_of_val(&*self.0));
+        let old: *mut u64 = Box::into_raw(std::mem::take(&mut self.0)).cast();
+        let new: *mut u64 = mover(old.cast(), bytes).cast();
+        let words = std::ptr::slice_from_raw_parts_mut(if new.is_null() { old } else { new }, len);
+        // SAFETY: the old allocation, given up just above, or one equal to it, as the caller
+        // guarantees.
+        self.0 = unsafe { Box::from_raw(words) };
     }
 
     /// The number of set bits. Reads every page.
@@ -147,29 +158,6 @@ impl Bits {
     pub fn prefetch(&self, index: usize) {
         prefetch(self.words().as_ptr().wrapping_add(index));
     }
-}
-
-/// Lets an allocator move an array: `mover` gets its address and bytes, and returns the new address
-/// or null.
-///
-/// # Safety
-/// A new address must point to an allocation of the same allocator and layout with the same
-/// content, and `mover` must have freed the old one. If `mover` returns null, the old allocation
-/// must be untouched.
-pub(in crate::filter) unsafe fn relocate<T>(
-    array: &mut Box<[T]>,
-    mover: impl FnOnce(*mut u8, usize) -> *mut u8,
-) {
-    if array.is_empty() {
-        return;
-    }
-    let (len, bytes) = (array.len(), size_of_val(&**array));
-    let old: *mut T = Box::into_raw(std::mem::take(array)).cast();
-    let new: *mut T = mover(old.cast(), bytes).cast();
-    let at = if new.is_null() { old } else { new };
-    // SAFETY: `at` is the old allocation, given up just above, or one equal to it, as the caller
-    // guarantees.
-    *array = unsafe { Box::from_raw(std::ptr::slice_from_raw_parts_mut(at, len)) };
 }
 
 #[inline(always)]

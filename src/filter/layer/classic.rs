@@ -1,36 +1,19 @@
 //! The classic Bloom layer of other products: the k bits of an item lie anywhere in the array.
-//! Their positions follow from the two words of the item's hash, a and b:
 //!
-//! ```text
-//!   remainder (a + i b mod 2^64) mod bits for i in 0 .. k: RedisBloom's
-//!   low bits  as remainder, but bits is a power of two: RedisBloom's rounded form
-//!   prime     a, b, then (a + i b mod 2^64) mod P for i in 2 .. k, each mod bits
-//!             P = 2^64 - 59
-//!   mitz32    l + i h for i in 1 ..= k, in 32 bits; its complement if negative; mod bits
-//!             a = h, l (32 bits each)
-//!   mitz64    a + i b for i in 0 .. k, its lowest 63 bits mod bits
-//! ```
-//!
-//! Bloom (1970), with the double hashing of Kirsch and Mitzenmacher (2006). Two things reduce the
-//! cost of k cache lines:
-//!
-//! * **No division per probe**, if the rule is the remainder alone. Each position follows from the
-//!   one before. Adding b mod bits gives the right remainder, except that a sum a + i b that passes
-//!   2^64 loses 2^64 mod bits. So there are two possible steps, and a subtraction if the position
-//!   passes `bits`.
-//! * **Prefetch of all positions** of every item of a batch, before the first one is read.
+//! Bloom (1970), with the double hashing of Kirsch and Mitzenmacher (2006). In a batch, all
+//! positions of every item are prefetched before the first one is read.
 
 use std::hint::select_unpredictable;
 
 use super::{bits::Bits, item_set::ItemSet};
 use crate::filter::hash::Hash;
 
-/// How positions follow from a and b: the table above.
+/// How positions follow from the hash ([`Classic::position`]).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Rule {
     /// RedisBloom.
     Remainder,
-    /// RedisBloom before 2.2; stored differently.
+    /// RedisBloom's rounded form: bits is a power of two. Stored differently.
     LowBits,
     /// valkey-bloom.
     Prime,
@@ -61,6 +44,9 @@ pub struct Start {
     /// Bytes in memory, in whole words.
     pub memory: u64,
 }
+
+/// The largest prime below 2^64: P.
+const PRIME: u64 = 0xFFFF_FFFF_FFFF_FFC5;
 
 /// The most positions: the sum of two of them fits in a word.
 pub const MAX_BITS: u64 = 1 << 62;
@@ -93,10 +79,30 @@ impl Classic {
         let Self { bits, probes, rule, .. } = *self;
         match rule {
             Rule::Remainder | Rule::LowBits => remainder(hash, probes, bits, passing).all(each),
-            Rule::Prime => prime(hash, probes, bits).all(each),
-            Rule::Mitz32 => mitz32(hash, probes, bits).all(each),
-            Rule::Mitz64 => mitz64(hash, probes, bits).all(each),
+            _ => (0..probes.into()).map(|i| self.position(hash, i)).all(each),
         }
+    }
+
+    /// Position i of an item, from the two words of its hash: a and b.
+    #[inline]
+    fn position(&self, hash: Hash, i: u64) -> u64 {
+        let Hash { block: a, probes: b } = hash;
+        let sum = a.wrapping_add(i.wrapping_mul(b));
+        let number = match (self.rule, i) {
+            (Rule::Remainder | Rule::LowBits, _) => sum,
+            (Rule::Prime, 0) => a,
+            (Rule::Prime, 1) => b,
+            // Below 2 P, so the remainder by P is a subtraction.
+            (Rule::Prime, _) => sum.checked_sub(PRIME).unwrap_or(sum),
+            (Rule::Mitz32, _) => {
+                let (low, high) = (a as i32, (a >> 32) as i32);
+                let sum = low.wrapping_add((i as i32 + 1).wrapping_mul(high));
+                // Either the number or its complement is not negative: a number of 31 bits.
+                u64::from((if sum < 0 { !sum } else { sum }) as u32)
+            }
+            (Rule::Mitz64, _) => sum & i64::MAX as u64,
+        };
+        number % self.bits
     }
 }
 
@@ -172,10 +178,9 @@ impl ClassicLayer {
     }
 }
 
-/// The largest prime below 2^64.
-const PRIME: u64 = 0xFFFF_FFFF_FFFF_FFC5;
-
-/// `passing` is the field of the layer.
+/// The positions (a + i b mod 2^64) mod bits, without a division per probe. Adding b mod bits gives
+/// the right remainder, except that a sum that passes 2^64 loses 2^64 mod bits. So there are two
+/// possible steps, and a subtraction if the position passes `bits`.
 #[inline]
 fn remainder(hash: Hash, mut probes: u16, bits: u64, passing: u64) -> impl Iterator<Item = u64> {
     let step = hash.probes % bits;
@@ -192,39 +197,5 @@ fn remainder(hash: Hash, mut probes: u16, bits: u64, passing: u64) -> impl Itera
         let there = here + select_unpredictable(passes, passing, step);
         position = select_unpredictable(there >= bits, there.wrapping_sub(bits), there);
         Some(here)
-    })
-}
-
-#[inline]
-fn prime(hash: Hash, probes: u16, bits: u64) -> impl Iterator<Item = u64> {
-    (0..u64::from(probes)).map(move |i| {
-        let at = match i {
-            0 => hash.block,
-            1 => hash.probes,
-            // Below 2 P, so the remainder is a subtraction.
-            _ => match hash.block.wrapping_add(i.wrapping_mul(hash.probes)) {
-                sum if sum >= PRIME => sum - PRIME,
-                sum => sum,
-            },
-        };
-        at % bits
-    })
-}
-
-#[inline]
-fn mitz32(hash: Hash, probes: u16, bits: u64) -> impl Iterator<Item = u64> {
-    let (low, high) = (hash.block as i32, (hash.block >> 32) as i32);
-    (1..=i32::from(probes)).map(move |i| {
-        let sum = low.wrapping_add(i.wrapping_mul(high));
-        // Either the number or its complement is not negative: a number of 31 bits.
-        u64::from((if sum < 0 { !sum } else { sum }) as u32) % bits
-    })
-}
-
-#[inline]
-fn mitz64(hash: Hash, probes: u16, bits: u64) -> impl Iterator<Item = u64> {
-    (0..u64::from(probes)).map(move |i| {
-        let sum = hash.block.wrapping_add(i.wrapping_mul(hash.probes));
-        (sum & i64::MAX as u64) % bits
     })
 }

@@ -1,7 +1,7 @@
 //! One layer of a filter: a bit array of some kind, with the plan it was built to.
 //!
-//! Each kind has a directory beside this file, and uses no other kind. Only `Blocked` is not boxed:
-//! each filter contains a `Layer`, and servers hold millions of small filters.
+//! Only `Blocked` is not boxed: each filter contains a `Layer`, and servers hold millions of small
+//! filters.
 
 pub(super) mod bits;
 mod blocked;
@@ -17,7 +17,35 @@ pub use classic::{Classic, MAX_BITS, MAX_CLASSIC_PROBES, Rule, Start};
 use bits::Bits;
 use item_set::ItemSet;
 
-use super::{error::Error, geometry::Geometry, hash::Hash};
+use super::{
+    error::Error,
+    hash::{Hash, probe::LINE_WORDS},
+};
+
+/// Shape of a layer of blocks: `blocks * block_words` words of bits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Geometry {
+    /// Number of blocks, at least 1.
+    pub blocks: u32,
+    /// Words of 64 bits in a block, at least 1.
+    pub block_words: u16,
+    /// Bits set per item, in [1, `MAX_PROBES`].
+    pub probes: u8,
+}
+
+impl Geometry {
+    /// Words of the whole layer.
+    pub fn words(&self) -> u64 {
+        u64::from(self.blocks) * u64::from(self.block_words)
+    }
+
+    /// Cache lines of a block, if four probes share a line: in several blocks of whole lines.
+    #[inline]
+    pub fn lines(&self) -> Option<u64> {
+        let words = usize::from(self.block_words);
+        (self.blocks > 1 && words.is_multiple_of(LINE_WORDS)).then_some((words / LINE_WORDS) as u64)
+    }
+}
 
 /// A layer without its bits: its kind, and the numbers of that kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -24,8 +24,8 @@
 //! n(r) has a maximum, where all positions are nonzero: twice the capacity at 50 %, four times at
 //! 1 %. Replicas must agree on it, so this file computes as `sizing/mod.rs` does.
 
-use super::{Classic, Shape};
-use crate::filter::geometry::{Geometry, PROBE_GROUP};
+use super::{Classic, Geometry, Shape};
+use crate::filter::hash::probe::PROBE_GROUP;
 
 /// The sum ends at the first power of f below this.
 const SMALL: f64 = 1e-15;

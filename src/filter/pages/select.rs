@@ -49,7 +49,7 @@ impl Select for Portable {
 #[cfg(target_arch = "x86_64")]
 pub(super) mod bmi2 {
     use super::Select;
-    use crate::filter::processor::allows_extensions;
+    use crate::filter::allows_extensions;
     use std::arch::x86_64::_pdep_u64;
 
     /// Proof that the processor has the instructions: no value exists where it has not.

@@ -41,7 +41,7 @@
 //! The simulated rate of random groups is 0.985 to 1.001 of this. The formula of the first section
 //! holds for blocks of one line, blocks that are not of whole lines, and the only block of a layer.
 
-use crate::filter::geometry::PROBE_GROUP;
+use crate::filter::hash::probe::PROBE_GROUP;
 
 /// Probes in a line before the next is chosen.
 const GROUP: u32 = PROBE_GROUP as u32;

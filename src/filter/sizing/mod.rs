@@ -21,7 +21,7 @@ mod block_rate;
 use block_rate::Block;
 pub(super) use block_rate::power;
 
-use super::geometry::{Geometry, MAX_WORDS};
+use super::layer::{Geometry, bits::MAX_WORDS};
 
 /// The most probes that any rate needs (see `FLOOR`).
 pub const MAX_PROBES: u8 = 128;

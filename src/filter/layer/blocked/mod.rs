@@ -32,15 +32,13 @@ mod simd {
 use probing::{LineProbe, Probing, Scalar};
 
 use super::{
+    Geometry,
     bits::{Bits, prefetch},
     item_set::{CHUNK, ItemSet},
 };
-use crate::filter::{
-    geometry::{Geometry, LINE_WORDS, PROBE_GROUP},
-    hash::{
-        Hash,
-        probe::{ProbeGroup, ProbeSequence, scale},
-    },
+use crate::filter::hash::{
+    Hash,
+    probe::{LINE_WORDS, PROBE_GROUP, ProbeGroup, ProbeSequence, scale},
 };
 
 /// Blocks up to this many words (two cache lines) are prefetched whole.

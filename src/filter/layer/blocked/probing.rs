@@ -9,8 +9,8 @@
 
 use super::simd::{Avx512, detected};
 use crate::filter::{
-    geometry::{Geometry, LINE_WORDS, PROBE_GROUP},
-    hash::probe::{ProbeGroup, ProbeSequence},
+    hash::probe::{LINE_WORDS, PROBE_GROUP, ProbeGroup, ProbeSequence},
+    layer::Geometry,
 };
 
 pub(super) type Line = [u64; LINE_WORDS];

@@ -24,7 +24,10 @@ use std::arch::x86_64::{
 };
 
 use super::probing::{Line, LineProbe};
-use crate::filter::{geometry::PROBE_GROUP, hash::probe::ProbeGroup, processor::allows_extensions};
+use crate::filter::{
+    allows_extensions,
+    hash::probe::{PROBE_GROUP, ProbeGroup},
+};
 
 /// Proof that the processor has the instructions: no value exists where it has not.
 #[derive(Clone, Copy, Debug)]
