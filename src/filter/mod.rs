@@ -6,7 +6,7 @@
 //!               │              └─ bits, item_set, occupancy
 //!               ├─▶ plan       the numbers of its layers, their invariants ─▶ sizing/ (block_rate)
 //!               ├─▶ foreign/   family: redisbloom, valkey_bloom, guava
-//!               └─▶ hash/      XXH3-128 once per item; probe: its positions in a block
+//!               └─▶ hash       XXH3-128 once per item; its positions in a block
 //!
 //!   batch      many items through the stack at once       prefetch_hint  prefetch an item early
 //!   estimate   fill and rate right now                    merge          the union of filters
@@ -37,7 +37,7 @@ pub use error::{Demand, Error, Unmergeable};
 pub use estimate::Estimate;
 pub use expected::{expected_bytes, expected_rate};
 pub use foreign::{FIXED_SEED, Family, RedisBloom, TIGHTENING, Valkey};
-pub use hash::{Hash, checksum, probe::scale};
+pub use hash::{Hash, checksum, scale};
 pub use layer::{
     Classic, Geometry, Layer, LayerPlan, MAX_BITS, MAX_CLASSIC_PROBES, Rule, Shape, Start,
     bits::Bits, item_set::Answers, uses_avx512,

@@ -19,7 +19,7 @@ use item_set::ItemSet;
 
 use super::{
     error::Error,
-    hash::{Hash, probe::LINE_WORDS},
+    hash::{Hash, LINE_WORDS},
 };
 
 /// Shape of a layer of blocks: `blocks * block_words` words of bits.

@@ -25,7 +25,7 @@
 //! 1 %. Replicas must agree on it, so this file computes as `sizing/mod.rs` does.
 
 use super::{Classic, Geometry, Shape};
-use crate::filter::hash::probe::PROBE_GROUP;
+use crate::filter::hash::PROBE_GROUP;
 
 /// The sum ends at the first power of f below this.
 const SMALL: f64 = 1e-15;

@@ -47,7 +47,7 @@ use super::{
 };
 use crate::filter::{
     error::Error,
-    hash::{Hash, probe::scale},
+    hash::{Hash, scale},
     layer::bits::prefetch,
 };
 

@@ -7,7 +7,7 @@
 //! bits were split at about the same time, so a pattern would bias the sample.
 
 use super::{Pages, Slot, level_of, page::PAGE_BUCKETS};
-use crate::filter::hash::probe::scale;
+use crate::filter::hash::scale;
 
 /// The most addresses whose pages are read.
 const MOST: u64 = 128;

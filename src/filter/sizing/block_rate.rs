@@ -20,7 +20,7 @@
 //! # Lines
 //!
 //! In a block of L > 1 cache lines, probes come in groups of four, each group in one line, and the
-//! last group takes what is left (`hash/probe.rs`). So hit(j) distinguishes pairs of probes. With s
+//! last group takes what is left (`hash.rs`). So hit(j) distinguishes pairs of probes. With s
 //! pairs in the same group and d pairs in different groups, s + d = k (k-1) / 2,
 //!
 //! ```text
@@ -41,7 +41,7 @@
 //! The simulated rate of random groups is 0.985 to 1.001 of this. The formula of the first section
 //! holds for blocks of one line, blocks that are not of whole lines, and the only block of a layer.
 
-use crate::filter::hash::probe::PROBE_GROUP;
+use crate::filter::hash::PROBE_GROUP;
 
 /// Probes in a line before the next is chosen.
 const GROUP: u32 = PROBE_GROUP as u32;

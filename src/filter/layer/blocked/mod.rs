@@ -5,7 +5,7 @@
 //!   ┌──────────┬──────────┬──────────┬ ─ ─ ─ ┬──────────┐
 //!   │ block 0  │ block 1  │    b     │       │          │     each block_words * 64 bits
 //!   └──────────┴──────────┴──┬───┬───┴ ─ ─ ─ ┴──────────┘
-//!                            └───┴── k bits in it, in groups of four per line (hash/probe.rs)
+//!                            └───┴── k bits in it, in groups of four per line (hash.rs)
 //! ```
 //!
 //! Putze, Sanders and Singler (2007). An insert while the server has forked for a snapshot copies
@@ -36,10 +36,7 @@ use super::{
     bits::{Bits, prefetch},
     item_set::{CHUNK, ItemSet},
 };
-use crate::filter::hash::{
-    Hash,
-    probe::{LINE_WORDS, PROBE_GROUP, ProbeGroup, ProbeSequence, scale},
-};
+use crate::filter::hash::{Hash, LINE_WORDS, PROBE_GROUP, ProbeGroup, ProbeSequence, scale};
 
 /// Blocks up to this many words (two cache lines) are prefetched whole.
 const WHOLE_BLOCK: usize = 16;

@@ -9,7 +9,7 @@
 
 use super::simd::{Avx512, detected};
 use crate::filter::{
-    hash::probe::{LINE_WORDS, PROBE_GROUP, ProbeGroup, ProbeSequence},
+    hash::{LINE_WORDS, PROBE_GROUP, ProbeGroup, ProbeSequence},
     layer::Geometry,
 };
 

@@ -26,7 +26,7 @@ use std::arch::x86_64::{
 use super::probing::{Line, LineProbe};
 use crate::filter::{
     allows_extensions,
-    hash::probe::{PROBE_GROUP, ProbeGroup},
+    hash::{PROBE_GROUP, ProbeGroup},
 };
 
 /// Proof that the processor has the instructions: no value exists where it has not.
