@@ -31,8 +31,7 @@ impl Filter {
         mut answer: impl FnMut(Answers),
     ) {
         let mut chunk = [Hash::default(); CHUNK];
-        let blocks = self.newest().blocks();
-        let memory_bound = blocks.filter(|blocks| blocks.is_memory_bound());
+        let memory_bound = self.newest().blocks().filter(|blocks| blocks.is_memory_bound());
         loop {
             let hashes = self.hash_chunk(&mut items, &mut chunk, memory_bound.is_none());
             if hashes.is_empty() {

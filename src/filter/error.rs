@@ -75,10 +75,8 @@ pub struct Demand {
 }
 
 impl Demand {
-    /// Calls `ceiling`, which returns the bytes that the filter may have in total.
-    ///
-    /// # Errors
-    /// `Error::Ceiling` if `wanted` is above them.
+    /// Calls `ceiling`, which returns the bytes that the filter may have in total. `Error::Ceiling`
+    /// if `wanted` is above them.
     pub fn check(self, ceiling: impl FnOnce(Self) -> u64) -> Result<(), Error> {
         let (wanted, ceiling) = (self.wanted, ceiling(self));
         if wanted <= ceiling { Ok(()) } else { Err(Error::Ceiling { wanted, ceiling }) }

@@ -70,16 +70,11 @@ impl Hash {
     }
 }
 
-/// Not inlined: the secret takes stack space, which shorter items should not pay for.
+/// Hashes with a secret of unrelated words, which SplitMix64 expands from `seed`: Steele, Lea and
+/// Flood, "Fast Splittable Pseudorandom Number Generators" (2014). Not inlined: the secret takes
+/// stack space, which shorter items should not pay for.
 #[inline(never)]
 fn of_long(item: &[u8], seed: u64) -> u128 {
-    xxh3_128_with_secret(item, &expand(seed))
-}
-
-/// Expands `seed` to a secret of unrelated words with SplitMix64.
-///
-/// Steele, Lea and Flood, "Fast Splittable Pseudorandom Number Generators" (2014).
-fn expand(seed: u64) -> [u8; SECRET_BYTES] {
     let mut secret = [0; SECRET_BYTES];
     let mut state = seed;
     for word in secret.as_chunks_mut::<8>().0 {
@@ -89,7 +84,7 @@ fn expand(seed: u64) -> [u8; SECRET_BYTES] {
         z = (z ^ z >> 27).wrapping_mul(0x94D0_49BB_1331_11EB);
         *word = (z ^ z >> 31).to_le_bytes();
     }
-    secret
+    xxh3_128_with_secret(item, &secret)
 }
 
 /// XXH3-64 of stored bytes, without a key: detects damage, not malice.

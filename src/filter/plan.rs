@@ -103,13 +103,13 @@ impl Plan {
         Ok(Self { seed, error_rate, expansion, shard, layers, ..Self::default() })
     }
 
-    /// The identity: 64 bits that no addition changes. Equal for a filter and its copies, however
-    /// far they have grown, and different for other filters with random seeds but for a chance of
-    /// 2^-64. Filters without a seed, or with a public one, differ only by their parameters.
+    /// The identity: 64 bits that no addition changes. Equal for a filter and its copies, and, with
+    /// random seeds, different for other filters. Filters without a secret seed differ only by
+    /// their parameters.
     ///
-    /// It is SipHash-2-4, keyed by the seed, of what a filter keeps from its creation on. Aumasson
-    /// and Bernstein, "SipHash: a fast short-input PRF" (2012): the output of a pseudorandom
-    /// function does not give its key away. So clients may see the identity, and not the seed.
+    /// It is SipHash-2-4, keyed by the seed. Aumasson and Bernstein, "SipHash: a fast short-input
+    /// PRF" (2012): the output of a pseudorandom function does not give its key away. So clients
+    /// may see the identity, and not the seed.
     pub fn identity(&self) -> u64 {
         let (family, key, public): (u64, u128, u128) = match self.family {
             Family::Native => (0, self.seed.into(), 0),
@@ -145,16 +145,12 @@ impl Plan {
 
     /// Bytes of all bit arrays; `u64::MAX` if there are more.
     pub fn bit_bytes(&self) -> u64 {
-        self.layers
-            .iter()
-            .fold(0, |sum, layer| sum.saturating_add(layer.shape.words().saturating_mul(8)))
+        let bytes = |layer: &LayerPlan| layer.shape.words().saturating_mul(8);
+        self.layers.iter().map(bytes).fold(0, u64::saturating_add)
     }
 
-    /// Checks every invariant.
-    ///
-    /// # Errors
-    /// `Error::Impossible` for the first invariant that is broken, or the error of a number that is
-    /// out of its range.
+    /// Checks every invariant: `Error::Impossible` for the first that is broken, or the error of a
+    /// number that is out of its range.
     pub fn check(&self) -> Result<(), Error> {
         let (count, factor) = (self.layers.len(), self.expansion.factor());
         let native = self.family == Family::Native;
@@ -219,7 +215,6 @@ impl Plan {
         Ok(())
     }
 
-    /// Checks the pages of a filter of this plan.
     fn check_pages(&self, paged: &PagedPlan) -> Result<(), Error> {
         let PagedPlan { capacity, pages, window, .. } = paged;
         check_ranges(self.error_rate, *capacity)?;

@@ -63,8 +63,7 @@ impl Filter {
     /// time and resident memory do not depend on the size.
     ///
     /// # Errors
-    /// `Error::ErrorRate`, `Error::Capacity`, `Error::Ceiling`, `Error::OutOfMemory`. Nothing stays
-    /// allocated after an error.
+    /// `Error::ErrorRate`, `Error::Capacity`, `Error::Ceiling`, `Error::OutOfMemory`.
     pub fn new(params: &Params, ceiling: u64) -> Result<Self, Error> {
         Plan::new(params)?.allocate(ceiling)
     }
@@ -101,12 +100,7 @@ impl Filter {
 
     /// The product whose rules the filter follows.
     pub fn family(&self) -> Family {
-        match self.family {
-            Tag::Native => Family::Native,
-            Tag::RedisBloom(family) => Family::RedisBloom(family),
-            Tag::Valkey => Family::Valkey(self.valkey()),
-            Tag::Guava => Family::Guava,
-        }
+        self.family.map_keys(|()| self.valkey())
     }
 
     /// Seed and tightening ratio, which a filter tagged `Valkey` always has.
@@ -133,14 +127,9 @@ impl Filter {
 
     /// The parameters of an equal empty filter; a valkey-bloom filter needs its family, too.
     pub fn params(&self) -> Params {
-        Params {
-            error_rate: self.error_rate,
-            capacity: self.older().first().unwrap_or(&self.newest).capacity,
-            expansion: self.expansion,
-            seed: self.seed,
-            counts: false,
-            shard: self.shard(),
-        }
+        let &Self { seed, error_rate, expansion, .. } = self;
+        let capacity = self.older().first().unwrap_or(&self.newest).capacity;
+        Params { error_rate, capacity, expansion, seed, counts: false, shard: self.shard() }
     }
 
     /// All layers, oldest first; at least one.
@@ -229,8 +218,7 @@ impl Filter {
         self.layers().map(|layer| size_of_val(layer.bits().words()) as u64).sum()
     }
 
-    /// Bytes of the whole filter: bit arrays, this struct, the older layers. Equal complete filters
-    /// give equal numbers.
+    /// Bytes of the whole filter. Equal complete filters give equal numbers.
     pub fn bytes(&self) -> u64 {
         self.room() + Self::struct_bytes(self.family, self.layers().map(Layer::shape))
     }
@@ -239,7 +227,7 @@ impl Filter {
     pub(super) fn struct_bytes(family: Tag, shapes: impl ExactSizeIterator<Item = Shape>) -> u64 {
         let list = (shapes.len().saturating_sub(1)) * size_of::<Layer>();
         let boxes: usize = shapes.map(Layer::boxed_bytes).sum();
-        let keys = if family == Tag::Valkey { size_of::<Valkey>() } else { 0 };
+        let keys = if family == Tag::Valkey(()) { size_of::<Valkey>() } else { 0 };
         STRUCT_BYTES + (list + boxes + keys) as u64
     }
 
@@ -248,7 +236,7 @@ impl Filter {
     pub fn hash(&self, item: &[u8]) -> Hash {
         match self.family {
             Tag::Native => Hash::of(item, self.seed),
-            Tag::RedisBloom(_) | Tag::Valkey | Tag::Guava => self.foreign_hash(item),
+            Tag::RedisBloom(_) | Tag::Valkey(()) | Tag::Guava => self.foreign_hash(item),
         }
     }
 
@@ -259,7 +247,7 @@ impl Filter {
         match self.family {
             Tag::Native => Hash::of(item, self.seed),
             Tag::RedisBloom(family) => family.hash(item),
-            Tag::Valkey => self.valkey().hash(item, |start| self.newest.prefetch_start(start)),
+            Tag::Valkey(()) => self.valkey().hash(item, |start| self.newest.prefetch_start(start)),
             Tag::Guava => murmur::hash128(item),
         }
     }
@@ -272,7 +260,7 @@ impl Filter {
 
     /// Returns whether an older layer may hold the item. Not inlined: most filters have one layer.
     #[inline(never)]
-    pub(super) fn in_older(&self, hash: Hash) -> bool {
+    fn in_older(&self, hash: Hash) -> bool {
         self.older().iter().rev().any(|layer| layer.contains(hash))
     }
 
@@ -289,8 +277,7 @@ impl Filter {
         Ok(self.newest.add(hash))
     }
 
-    /// [`Self::add`] with older layers or a full newest one. Not inlined: most filters have one
-    /// layer.
+    /// [`Self::add`] with older layers or a full newest one. Not inlined: most filters have none.
     #[inline(never)]
     fn add_to_stack(
         &mut self,
@@ -331,7 +318,7 @@ impl Filter {
             Tag::RedisBloom(family) => {
                 family.layer(capacity, self.newest.error_rate * redisbloom::LAYER_RATE_RATIO)
             }
-            Tag::Valkey => {
+            Tag::Valkey(()) => {
                 let rate = self.valkey().layer_rate(self.error_rate, self.layers().len())?;
                 Valkey::layer(capacity, rate)
             }
@@ -384,8 +371,7 @@ impl Plan {
         self.bit_bytes().saturating_add(Filter::struct_bytes(self.family.tag(), shapes))
     }
 
-    /// Makes a filter of this plan with all bits clear, for a decoder to fill. Call [`Self::check`]
-    /// first.
+    /// Makes a filter of this plan, which was checked, with all bits clear.
     ///
     /// # Errors
     /// `Error::Ceiling` if the bits take more than `ceiling` bytes, `Error::OutOfMemory`.
@@ -414,10 +400,8 @@ impl Plan {
         self.with_layers(layers)
     }
 
-    /// The filter of this plan, of layers that follow it, oldest first.
-    ///
-    /// # Errors
-    /// `Error::Layers` if there are none.
+    /// The filter of this plan, of layers that follow it, oldest first. `Error::Layers` if there
+    /// are none.
     pub fn with_layers(&self, mut layers: Vec<Layer>) -> Result<Filter, Error> {
         let mut start = Start::default();
         for layer in &mut layers {

@@ -26,34 +26,32 @@ const ROUNDING: f64 = 1e-15;
 
 /// The product whose rules a filter follows.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub enum Family {
+pub enum Family<K = Valkey> {
     /// This module.
     #[default]
     Native,
     /// RedisBloom.
     RedisBloom(RedisBloom),
     /// valkey-bloom.
-    Valkey(Valkey),
+    Valkey(K),
     /// Guava. Such a filter does not grow.
     Guava,
 }
 
 /// The part of a family that every filter carries: all but valkey-bloom's keys.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::filter) enum Tag {
-    Native,
-    RedisBloom(RedisBloom),
-    Valkey,
-    Guava,
-}
+pub(in crate::filter) type Tag = Family<()>;
 
-impl Family {
-    pub(in crate::filter) fn tag(self) -> Tag {
+impl<K> Family<K> {
+    pub(in crate::filter) fn map_keys<L>(self, keys: impl FnOnce(K) -> L) -> Family<L> {
         match self {
-            Self::Native => Tag::Native,
-            Self::RedisBloom(family) => Tag::RedisBloom(family),
-            Self::Valkey(_) => Tag::Valkey,
-            Self::Guava => Tag::Guava,
+            Self::Native => Family::Native,
+            Self::RedisBloom(family) => Family::RedisBloom(family),
+            Self::Valkey(own) => Family::Valkey(keys(own)),
+            Self::Guava => Family::Guava,
         }
+    }
+
+    pub(in crate::filter) fn tag(self) -> Tag {
+        self.map_keys(|_| ())
     }
 }

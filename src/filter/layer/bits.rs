@@ -26,10 +26,8 @@ const CHUNK: usize = 64;
 pub struct Bits(Box<[u64]>);
 
 impl Bits {
-    /// Allocates `words` * 64 zero bits, without touching their pages.
-    ///
-    /// # Errors
-    /// `Error::OutOfMemory` if the allocator refuses or `words` is not in [1, `MAX_WORDS`].
+    /// Allocates `words` * 64 zero bits, without touching their pages. `Error::OutOfMemory` if the
+    /// allocator refuses, or `words` is not in [1, `MAX_WORDS`].
     pub fn zeroed(words: u64) -> Result<Self, Error> {
         let refused = Error::OutOfMemory(words.saturating_mul(8));
         let len = usize::try_from(words).ok().filter(|_| (1..=MAX_WORDS).contains(&words));

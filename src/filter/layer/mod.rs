@@ -96,17 +96,13 @@ enum Kind {
 // The tag of `Kind` lies in a niche of `Blocked`: the other kinds add no memory.
 const _: () = assert!(size_of::<Kind>() == size_of::<Blocked>());
 
-/// A layer that is being read gets room for this many times the words that have arrived. Each
-/// growth copies the words that are present, at most a seventh of the layer in total. A larger
+/// A layer that is being read gets room for this many times the words that have arrived. A larger
 /// factor lets a forged size allocate more; a smaller one copies more.
 const ROOM_FACTOR: u64 = 8;
 
 impl Layer {
     /// Makes room for the first `words` words, more than there are, and for up to eight times as
-    /// many in advance.
-    ///
-    /// # Errors
-    /// `Error::OutOfMemory`; the layer is unchanged then.
+    /// many in advance. If there is no memory, the layer is unchanged.
     pub fn make_room(&mut self, words: u64) -> Result<(), Error> {
         let words = words.saturating_mul(ROOM_FACTOR).min(self.shape().words());
         let bits = self.bits_mut();
@@ -181,7 +177,7 @@ impl Layer {
         Start { stored: stored.saturating_add(as_stored), memory: memory.saturating_add(bytes) }
     }
 
-    /// Adds what the layers `others` hold, all of the same shape. The count becomes `items`.
+    /// Adds what layers of the same shape hold. The count becomes `items`.
     pub(super) fn unite<'a>(&mut self, others: impl Iterator<Item = &'a Self>, items: u64) {
         self.bits_mut().unite(&others.map(Self::bits).collect::<Vec<_>>());
         self.counted = items;
@@ -195,8 +191,7 @@ impl Layer {
         }
     }
 
-    /// Prefetches the lines of an item in a classic layer. For blocks there is
-    /// [`PrefetchHint`](super::PrefetchHint).
+    /// Prefetches the lines of an item in a classic layer.
     #[inline]
     pub(super) fn prefetch(&self, hash: Hash) {
         if let Kind::Classic(layer) = &self.kind {

@@ -2,9 +2,9 @@
 //!
 //! # Blocks
 //!
-//! A layer has `blocks` blocks of B bits, and an item sets k bits of one block. With n items, the
-//! load of a block is Poisson with mean n / blocks (Putze, Sanders and Singler, "Cache-, Hash- and
-//! Space-Efficient Bloom Filters", 2007). So
+//! An item sets k bits of one block of B bits. With n items, the load of a block is Poisson with
+//! mean n / blocks (Putze, Sanders and Singler, "Cache-, Hash- and Space-Efficient Bloom Filters",
+//! 2007). So
 //!
 //! ```text
 //!   rate = sum over j of Poisson(j) * hit(j)

@@ -50,12 +50,10 @@ pub fn layer_rate(asked: f64, scales: bool) -> f64 {
 /// The last bound keeps a reserved filter within RedisBloom's ln(2/p) / ln(2)^2 bits per item: its
 /// layer is sized for 3/4 p, so it may spend ln(1.5) = 0.405 nats per item.
 fn slack(rate: f64) -> f64 {
-    let most: f64 = if rate >= 0.001 {
-        1.06
-    } else if rate >= 0.000_1 {
-        1.04
-    } else {
-        1.025
+    let most: f64 = match rate {
+        0.001.. => 1.06,
+        0.000_1.. => 1.04,
+        _ => 1.025,
     };
     most.min(1.0 + 0.4 / -libm::log(rate))
 }
@@ -64,8 +62,8 @@ fn slack(rate: f64) -> f64 {
 ///
 /// Above the range, no whole number of probes comes near the optimum: a layer may take 2 % more
 /// memory than the best classic filter. Below it, `slack` tends to 1, which the longest blocks
-/// cannot reach: a layer may take 3.2 % more. The lower end is below 3/4 of 1e-9, so reserved
-/// filters stay within RedisBloom's formula down to 1e-9.
+/// cannot reach: a layer may take 3.2 % more. Reserved filters (3/4 of the rate) stay within
+/// RedisBloom's formula down to 1e-9.
 const TIGHT: std::ops::RangeInclusive<f64> = 5e-10..=0.1;
 
 /// The geometry of a layer for `capacity` items (at least 1) at `rate` in (0, 1). `None` above 2^50
@@ -75,11 +73,6 @@ pub fn geometry(capacity: u64, rate: f64) -> Option<Geometry> {
     let (best, bits_per_item) = classic_optimum(target);
     let optimum = -libm::log(rate.max(FLOOR)) / (LN_2 * LN_2);
     let items = |k| distinct(capacity as f64, target, k);
-    let found = |blocks, block_words, probes| Geometry {
-        blocks: blocks as u32,
-        block_words,
-        probes: probes as u8,
-    };
     let mut allowed = slack(rate) * optimum * capacity as f64;
     if !TIGHT.contains(&rate) {
         let over = if rate > *TIGHT.end() { 1.02 } else { 1.032 };
@@ -106,7 +99,7 @@ pub fn geometry(capacity: u64, rate: f64) -> Option<Geometry> {
             let items = items(probes);
             let most = most_items_per_block(Block::new(bits, probes), items / blocks, target);
             let blocks = (items / most).ceil().min(blocks);
-            return Some(found(blocks, block_words, probes));
+            return Some(Geometry { blocks: blocks as u32, block_words, probes: probes as u8 });
         }
     }
     // As few equal blocks as possible, each as short as the rate allows: nearly always one.
@@ -121,7 +114,8 @@ pub fn geometry(capacity: u64, rate: f64) -> Option<Geometry> {
     while words <= f64::from(u16::MAX) {
         let keeps = |k| rate_of(blocks, words, k, items(k)) <= target;
         if let Some(probes) = fewest_probes(best, keeps) {
-            return Some(found(blocks, words as u16, probes));
+            let (blocks, block_words) = (blocks as u32, words as u16);
+            return Some(Geometry { blocks, block_words, probes: probes as u8 });
         }
         words += (words / 256.0).floor().max(1.0);
     }

@@ -212,10 +212,12 @@ impl Blocked {
 
     #[inline]
     fn prefetch_after_first_group(&self, hashes: &[Hash], items: ItemSet) {
-        let (geometry, left) = (self.geometry(), self.probes.saturating_sub(PROBE_GROUP));
+        let left = self.probes.saturating_sub(PROBE_GROUP);
         for i in items.members() {
-            let start = self.bits.words().as_ptr().wrapping_add(block_start(hashes[i], geometry));
-            prefetch_sequence(start, geometry, self.sequence_after_first_group(hashes[i]), left);
+            let start = block_start(hashes[i], self.geometry());
+            let start = self.bits.words().as_ptr().wrapping_add(start);
+            let sequence = self.sequence_after_first_group(hashes[i]);
+            prefetch_sequence(start, self.geometry(), sequence, left);
         }
     }
 

@@ -158,8 +158,8 @@ fn add_to(
     if left > 0 {
         let group = sequence.group(count);
         let line = &mut lines[group.line];
-        if absent || line_probe.test_group(line, group, left) == 0 {
-            absent = true;
+        absent = absent || line_probe.test_group(line, group, left) == 0;
+        if absent {
             set(line, group, left);
         }
     }
