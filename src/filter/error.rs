@@ -1,7 +1,7 @@
 //! The error type of the server-free part: why a filter refuses.
 //!
-//! The texts are for logs and Rust callers. Each command chooses the reply to Redis clients from
-//! the texts of `command/refusal.rs`. The texts of [`Unmergeable`] are replies as they are.
+//! The texts are for logs and Rust callers. Replies to clients have those of `command/refusal.rs`,
+//! and the texts of [`Unmergeable`] as they are.
 
 use super::layer::bits::MAX_WORDS;
 

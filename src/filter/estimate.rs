@@ -1,10 +1,9 @@
 //! How full a filter of layers is, and its false positive rate now: estimates from a sample of the
 //! set bits. All bits of a filter of 1 GiB would take 100 ms and more.
 //!
-//! A layer of classic bits with a share f of set bits answers a random item wrongly with
-//! probability f^k. In a layer of blocks, the share says how many items there are
-//! (`layer/occupancy.rs`), and the model of the sizing gives the rate (`sizing/block_rate.rs`). The
-//! rate of the filter is the probability that at least one layer answers wrongly.
+//! A classic layer with a share f of set bits answers a random item wrongly with probability f^k.
+//! In a layer of blocks, the share says how many items there are (`layer/occupancy.rs`), and the
+//! model gives the rate (`sizing.rs`).
 
 #![expect(clippy::disallowed_methods, reason = "estimates are shown, and decide nothing")]
 
@@ -55,7 +54,6 @@ impl Layer {
         self.sample(SAMPLE_WORDS)
     }
 
-    /// Estimates from at most `sample` words.
     fn sample(&self, sample: usize) -> Estimate {
         let run = RUN_WORDS.min(sample);
         let runs = self.bits().words().chunks(run);

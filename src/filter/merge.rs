@@ -1,16 +1,12 @@
 //! The union of filters with equal parameters: the filter that all their items would have made.
 //!
-//! ```text
-//!   layer ─┐  bit by bit, if the union holds no more items than a layer is made for
-//!   layer ─┘
-//!   pages ─┐  a copy of the larger ones gets the slots of the others  (pages/unite.rs)
-//!   pages ─┘
-//! ```
+//! Layers are united bit by bit: equal parameters give equal layers, and an item has the same
+//! positions in each. Of pages, a copy of the larger ones gets the slots of the others
+//! (`pages/unite.rs`).
 //!
-//! Equal parameters give equal layers, and an item has the same positions in each. A filter does
-//! not know its items, so they cannot be moved to another layer or to pages. So a union is refused
-//! where its layer would hold too many. A filter with several layers is refused because all but the
-//! newest are full.
+//! A filter does not know its items, so they cannot be moved to another layer or to pages. So a
+//! union is refused where its layer would hold too many. A filter with several layers is refused
+//! because all but the newest are full.
 //!
 //! # How many items a layer holds
 //! If one of the layers has all nonzero positions of the union, the count of the union is the
@@ -31,7 +27,6 @@ use super::{
     layer::{Layer, bits::Bits, occupancy},
     paged::Paged,
     pages::{self, PAGE_BUCKETS, Pages},
-    params::Params,
     plan::Plan,
     stack::Filter,
 };
@@ -80,16 +75,13 @@ impl<'a> Member<'a> {
         bits + self.paged().map_or(0, |paged| paged.pages().bytes())
     }
 
-    fn numbers(self) -> (Family, Params) {
-        match self {
-            Self::Layers(filter) => (filter.family(), filter.params()),
-            Self::Pages(paged) => (Family::Native, paged.params()),
-        }
-    }
-
     /// The first property in which two members differ.
     fn difference(self, other: Self) -> Option<&'static str> {
-        let ((family, a), (other_family, b)) = (self.numbers(), other.numbers());
+        let numbers = |member| match member {
+            Self::Layers(filter) => (filter.family(), filter.params()),
+            Self::Pages(paged) => (Family::Native, paged.params()),
+        };
+        let ((family, a), (other_family, b)) = (numbers(self), numbers(other));
         let (seeds, ratios) = match (family, other_family) {
             (Family::Valkey(a), Family::Valkey(b)) => {
                 (a.seed == b.seed, a.tightening == b.tightening)

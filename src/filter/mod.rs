@@ -4,12 +4,12 @@
 //!   params ─▶ stack ─▶ layer/ ─┬─ blocked    bits, in blocks       (reserved filters)
 //!               │              ├─ classic    bits of other products' filters
 //!               │              └─ bits, item_set, occupancy
-//!               ├─▶ plan       the numbers of its layers, their invariants ─▶ sizing/ (block_rate)
+//!               ├─▶ plan       the numbers of its layers, their invariants ─▶ sizing
 //!               ├─▶ foreign/   family: redisbloom, valkey_bloom, guava
 //!               └─▶ hash       XXH3-128 once per item; its positions in a block
 //!
-//!   batch      many items through the stack at once       prefetch_hint  prefetch an item early
-//!   estimate   fill and rate right now                    merge          the union of filters
+//!   batch      many items through the stack at once       merge    the union of filters
+//!   estimate   fill and rate right now
 //!   expected   memory and rate before a filter is made
 //!   pages/     pages that split: the one structure of filters that grow, count or forget
 //!   paged/     those filters
@@ -29,10 +29,10 @@ pub mod paged;
 pub mod pages;
 mod params;
 mod plan;
-mod prefetch_hint;
 mod sizing;
 mod stack;
 
+pub use batch::PrefetchHint;
 pub use error::{Demand, Error, Unmergeable};
 pub use estimate::Estimate;
 pub use expected::{expected_bytes, expected_rate};
@@ -49,7 +49,6 @@ pub use paged::{
 };
 pub use params::{Expansion, MAX_CAPACITY, MAX_EXPANSION, MAX_LAYERS, Params, check_ranges};
 pub use plan::{PagedPlan, Plan};
-pub use prefetch_hint::PrefetchHint;
 pub use sizing::{MAX_PROBES, geometry, layer_rate};
 pub use stack::Filter;
 

@@ -4,8 +4,7 @@
 //! and reads bits and pages. So a forged number costs nothing but the refusal.
 //!
 //! Each native layer stores its own rate and geometry, so the sizing may improve without a new
-//! encoding. The shape of a RedisBloom or valkey-bloom layer must follow from its capacity and
-//! rate, because those products always compute it.
+//! encoding. The shape of a layer of another product must follow from its capacity and rate.
 //!
 //! Each page is checked as it is read (`Page::from_words`), and the number of slots by
 //! `Pages::from_pages`. Two things are not checked: that

@@ -14,9 +14,6 @@
 //! pages ([`Filter::overflow`]). A filter of another family grows by the rules of that family:
 //! Almeida, Baquero, Preguiça and Hutchison, "Scalable Bloom Filters" (2007). An item is added to
 //! the newest layer, and counted, only if no layer holds it.
-//!
-//! Most filters have one layer: a struct of 80 bytes and one bit array. Their hot path follows one
-//! pointer.
 
 use super::{
     error::{Demand, Error, NOT_ADDRESSABLE},
@@ -159,11 +156,8 @@ impl Filter {
     pub fn layer_at(&self, at: u64, count: fn(Start) -> u64) -> (usize, Start) {
         let older = self.older();
         let begins = |layer: &Layer| count(layer.start()) <= at;
-        let index = if begins(&self.newest) {
-            older.len()
-        } else {
-            older.partition_point(begins).saturating_sub(1)
-        };
+        let begun = older.partition_point(begins) + usize::from(begins(&self.newest));
+        let index = begun.saturating_sub(1);
         (index, older.get(index).unwrap_or(&self.newest).start())
     }
 

@@ -3,15 +3,14 @@
 //!
 //! ```text
 //!   family       hash of an item                      layers     growth
-//!   Native       XXH3-128 with a secret seed          blocked    sizing/
+//!   Native       XXH3-128 with a secret seed          blocked    sizing.rs
 //!   RedisBloom   MurmurHash2, twice, public seeds     classic    redisbloom.rs
 //!   Valkey       SipHash-1-3 with two secret keys     classic    valkey_bloom.rs
 //!   Guava        MurmurHash3, 128 bits, no seed       classic    never
 //! ```
 //!
 //! A foreign filter keeps its family for ever: a Bloom filter does not contain its items, so they
-//! cannot be hashed again. New filters are native, unless the setting `layout` or the command of
-//! another product says otherwise (`module/commands/reserve.rs`).
+//! cannot be hashed again.
 
 pub mod guava;
 pub(super) mod murmur;

@@ -77,14 +77,13 @@ impl RedisBloom {
 
     /// The hash of an item: a and b of its positions a + i b in a classic layer.
     pub(in crate::filter) fn hash(self, item: &[u8]) -> Hash {
-        let (start, step) = if self.hash64 {
-            let start = murmur::hash64(item, SEED_64);
-            (start, murmur::hash64(item, start))
+        if self.hash64 {
+            let block = murmur::hash64(item, SEED_64);
+            Hash { block, probes: murmur::hash64(item, block) }
         } else {
             let start = murmur::hash32(item, SEED_32);
-            (u64::from(start), u64::from(murmur::hash32(item, start)))
-        };
-        Hash { block: start, probes: step }
+            Hash { block: start.into(), probes: murmur::hash32(item, start).into() }
+        }
     }
 
     /// A layer for `capacity` items at `rate`, in [0, 1); `None` if RedisBloom refuses it.

@@ -4,8 +4,6 @@
 //!   seed, 32 bytes   ┌ key 1, 16 bytes ┬ key 2, 16 bytes ┐
 //!   hash of an item  a = SipHash-1-3(key 1), b = SipHash-1-3(key 2)
 //!                    of its length as u64 and its bytes
-//!   bytes            ceil(capacity * ln(rate) / (-8 ln(2)^2))
-//!   probes           k = round(8 bytes / capacity * ln(2)), at least 1
 //!   layer n          rate * tightening^n, the capacity of the one before * expansion
 //! ```
 //!

@@ -5,7 +5,7 @@
 
 use std::hint::select_unpredictable;
 
-use super::{bits::Bits, item_set::ItemSet};
+use super::bits::{Bits, prefetch};
 use crate::filter::hash::Hash;
 
 /// How positions follow from the hash ([`Classic::position`]).
@@ -133,8 +133,9 @@ impl ClassicLayer {
         if self.shape.bytes <= CACHED {
             return;
         }
+        let words = self.bits.words().as_ptr();
         self.shape.all(self.passing, hash, |position| {
-            self.bits.prefetch((position / 64) as usize);
+            prefetch(words.wrapping_add((position / 64) as usize));
             true
         });
     }
@@ -142,21 +143,12 @@ impl ClassicLayer {
     /// Prefetches position `start` modulo the bits, which is the first position of some rules.
     #[inline]
     pub(super) fn prefetch_start(&self, start: u64) {
-        self.bits.prefetch((start % self.shape.bits / 64) as usize);
+        let word = (start % self.shape.bits / 64) as usize;
+        prefetch(self.bits.words().as_ptr().wrapping_add(word));
     }
 
     #[inline(never)]
     pub(super) fn contains(&self, hash: Hash) -> bool {
-        self.holds(hash)
-    }
-
-    #[inline(never)]
-    pub(super) fn filter_present(&self, hashes: &[Hash], items: ItemSet) -> ItemSet {
-        items.keep(|i| u64::from(self.holds(hashes[i])))
-    }
-
-    #[inline(always)]
-    fn holds(&self, hash: Hash) -> bool {
         let words = self.bits.words();
         self.shape.all(self.passing, hash, |position| {
             words[(position / 64) as usize] >> (position % 64) & 1 == 1
@@ -166,7 +158,7 @@ impl ClassicLayer {
     /// Sets every bit of the item, and returns whether one was clear.
     #[inline(never)]
     pub(super) fn add(&mut self, hash: Hash) -> bool {
-        if self.holds(hash) {
+        if self.contains(hash) {
             return false;
         }
         let words = self.bits.words_mut();

@@ -16,7 +16,6 @@ impl ItemSet {
         Self(u64::MAX.checked_shr((CHUNK - count) as u32).unwrap_or(0))
     }
 
-    /// The set of one item.
     pub(in crate::filter) fn single(i: usize) -> Self {
         Self(1 << i)
     }
@@ -33,7 +32,6 @@ impl ItemSet {
         Self(self.0 & !other.0)
     }
 
-    /// The items in either set.
     pub(in crate::filter) fn with(self, other: Self) -> Self {
         Self(self.0 | other.0)
     }

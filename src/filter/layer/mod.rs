@@ -86,7 +86,6 @@ pub struct Layer {
     pub error_rate: f64,
 }
 
-/// The layer by its kind.
 #[derive(Debug)]
 enum Kind {
     Blocked(Blocked),
@@ -230,7 +229,7 @@ impl Layer {
     pub(super) fn filter_present(&self, hashes: &[Hash], items: ItemSet) -> ItemSet {
         match &self.kind {
             Kind::Blocked(layer) => layer.filter_present(hashes),
-            Kind::Classic(layer) => layer.filter_present(hashes, items),
+            Kind::Classic(layer) => items.keep(|i| u64::from(layer.contains(hashes[i]))),
         }
     }
 

@@ -1,7 +1,6 @@
 //! How many items a layer holds, computed from its nonzero positions: its set bits.
 //!
-//! An item has k' different positions among the c positions of its block (of the layer, in a
-//! classic layer):
+//! An item has k' different positions among the c of its block (in a classic layer, of the layer):
 //!
 //! ```text
 //!   k' = c (1 - (1 - 1/c)^k)                 one line, or a block not of whole lines
@@ -22,7 +21,7 @@
 //! ```
 //!
 //! n(r) has a maximum, where all positions are nonzero: twice the capacity at 50 %, four times at
-//! 1 %. Replicas must agree on it, so this file computes as `sizing/mod.rs` does.
+//! 1 %. Replicas must agree on it, so this file computes as `sizing.rs` does.
 
 use super::{Classic, Geometry, Shape};
 use crate::filter::hash::PROBE_GROUP;

@@ -11,9 +11,8 @@
 //! Putze, Sanders and Singler (2007). An insert while the server has forked for a snapshot copies
 //! one memory page, where a classic filter copies k.
 //!
-//! Low rates have long blocks. A chunk of lookups reads them in two stages: the line of the first
-//! four probes of each item, and the remaining lines of the items that passed. A full layer below
-//! pages always uses the stages: most lookups in it miss.
+//! Low rates have long blocks. A chunk of lookups may read them in two stages: the line of the
+//! first four probes of each item, and the remaining lines of the items that passed.
 
 mod probing;
 #[cfg(target_arch = "x86_64")]

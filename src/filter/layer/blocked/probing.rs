@@ -1,8 +1,7 @@
 //! Inside one block: tests and sets the bits of a probe sequence.
 //!
-//! - **Four probes are tested together, without a branch between them.** After one probe the branch
-//!   is a coin toss. After four it is predictable: 15 of 16 absent items stop there. In batches,
-//!   processors with AVX-512VL test the four in nine instructions (`simd.rs`).
+//! - **Four probes are tested together, without a branch between them.** After four the branch is
+//!   predictable: 15 of 16 absent items stop there. In batches `simd.rs` may test them.
 //! - **Blocks of one cache line have their own copy of the code**, which selects no line.
 //! - **An addition tests and sets in one pass.** It skips groups that are set. The first group with
 //!   a clear bit shows that the item is new, so everything from there on is set without a test.
@@ -105,7 +104,6 @@ pub(super) fn add(
     }
 }
 
-/// Sets the first `count` bits of a group in a line.
 #[inline(always)]
 fn set(line: &mut Line, group: ProbeGroup, count: u8) {
     for i in 0..PROBE_GROUP {
