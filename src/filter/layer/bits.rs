@@ -150,6 +150,12 @@ impl Bits {
     pub fn is_uncached(&self) -> bool {
         self.words().len() > CACHED_WORDS
     }
+
+    /// Prefetches the cache line of word `index`. Any index is allowed; nothing is read.
+    #[inline]
+    pub fn prefetch(&self, index: usize) {
+        prefetch(self.words().as_ptr().wrapping_add(index));
+    }
 }
 
 #[inline(always)]

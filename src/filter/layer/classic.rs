@@ -5,7 +5,7 @@
 
 use std::hint::select_unpredictable;
 
-use super::bits::{Bits, prefetch};
+use super::bits::Bits;
 use crate::filter::hash::Hash;
 
 /// How positions follow from the hash ([`Classic::position`]).
@@ -133,9 +133,8 @@ impl ClassicLayer {
         if self.shape.bytes <= CACHED {
             return;
         }
-        let words = self.bits.words().as_ptr();
         self.shape.all(self.passing, hash, |position| {
-            prefetch(words.wrapping_add((position / 64) as usize));
+            self.bits.prefetch((position / 64) as usize);
             true
         });
     }
@@ -143,8 +142,7 @@ impl ClassicLayer {
     /// Prefetches position `start` modulo the bits, which is the first position of some rules.
     #[inline]
     pub(super) fn prefetch_start(&self, start: u64) {
-        let word = (start % self.shape.bits / 64) as usize;
-        prefetch(self.bits.words().as_ptr().wrapping_add(word));
+        self.bits.prefetch((start % self.shape.bits / 64) as usize);
     }
 
     #[inline(never)]
