@@ -9,8 +9,6 @@
 //!   layer n-1   prefetch and probe the items not found yet
 //!   ...
 //! ```
-//!
-//! Nothing is allocated: the hashes of a chunk (1 KiB) are on the stack.
 
 use super::{
     error::{Demand, Error},

@@ -8,9 +8,6 @@
 //! 2. the fewest probes that stay within it;
 //! 3. the fewest blocks that keep the rate.
 //!
-//! A layer too small for that has as few equal blocks as possible, each of any whole number of
-//! words: nearly always one block.
-//!
 //! A replica must compute the same sizes on every machine. So the sizing uses only +, -, *, /,
 //! square roots and `libm` (`clippy.toml`). One call takes 2 to 80 microseconds.
 //!
@@ -146,7 +143,8 @@ pub fn geometry(capacity: u64, rate: f64) -> Option<Geometry> {
             return Some(Geometry { blocks: blocks as u32, block_words, probes: probes as u8 });
         }
     }
-    // As few equal blocks as possible, each as short as the rate allows: nearly always one.
+    // A small layer has as few equal blocks as possible, nearly always one, each of any number of
+    // words.
     let longest = f64::from(BLOCK_WORDS[BLOCK_WORDS.len() - 1]) * 64.0;
     let blocks = (allowed / longest).ceil().max(1.0);
     if blocks > f64::from(u32::MAX) {

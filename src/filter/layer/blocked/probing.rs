@@ -66,7 +66,6 @@ pub(super) enum Probing {
 }
 
 impl Probing {
-    /// Selects the probing of blocks of this shape on this processor.
     pub(super) fn of(geometry: Geometry) -> Self {
         match (geometry.lines(), detected()) {
             (None, _) => Self::Anywhere,
