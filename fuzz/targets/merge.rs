@@ -99,7 +99,7 @@ fuzz_target!(|data: &[u8]| {
     };
     for (one, other) in union.layers().zip(turned.layers()) {
         assert_eq!(one.bits().words(), other.bits().words());
-        assert_eq!(one.counted, other.counted());
+        assert_eq!(one.counted, other.counted);
     }
     for number in 0..ITEMS {
         let hash = union.hash(&number.to_le_bytes());
