@@ -21,7 +21,7 @@
 //! or a generation after the dump began, or was replaced, its header differs
 //! (`Plan::dump_identity`), and LOADCHUNK refuses its chunks.
 //!
-//! A filter from RedisBloom is dumped in RedisBloom's format (`redisbloom/`): the same iterators,
+//! A filter from RedisBloom is dumped in RedisBloom's format (`redisbloom.rs`): the same iterators,
 //! chunks without a frame, and a header without a magic number, which begins with a count of items.
 
 use super::{Body, Load, Taken, header, page_records};
