@@ -7,7 +7,7 @@ use super::{
     Argument, Call, Command, CommandSpec, Kind, PER_ITEMS, add, exists::ask, items::Batch,
 };
 use crate::{
-    codec::packed::{self, Packed},
+    codec::packed::{self, Format, Packed},
     command::{args, refusal::Refusal},
     module::{
         api::{Access, Key, Str},
@@ -44,7 +44,7 @@ impl Command for BulkAdd {
         let (name, words) = call.key_and_rest(2)?;
         let mut words = words.iter();
         let (options, format) = args::bulk_add(&mut words.by_ref().map(|word| word.bytes()))?;
-        let items = Packed::new(format, blob(words.as_slice())?)?;
+        let items = packed(format, words.as_slice())?;
         let key = Key::open(call.ctx, name, Access::Write);
         let added = add::add(call, key, Some(&options), items, true)?;
         let new = &added.new;
@@ -70,7 +70,7 @@ impl Command for BulkExists {
         let (name, words) = call.key_and_rest(2)?;
         let mut words = words.iter();
         let format = args::bulk_exists(&mut words.by_ref().map(|word| word.bytes()))?;
-        let items = Packed::new(format, blob(words.as_slice())?)?;
+        let items = packed(format, words.as_slice())?;
         let (count, bits) = match ask(call, name, items)? {
             Some(found) => (found.count(), packed::pack_answers(found.iter())),
             None => {
@@ -83,12 +83,12 @@ impl Command for BulkExists {
     }
 }
 
-/// The bytes of the blob, which is the only argument behind the format.
-fn blob<'a>(words: &[Str<'a>]) -> Result<&'a [u8], Refusal> {
+/// The blob, which is the only argument behind the format.
+fn packed<'a>(format: Format, words: &[Str<'a>]) -> Result<Packed<'a>, Refusal> {
     let [blob] = words else {
         return Err(Refusal::ARITY);
     };
-    Ok(blob.bytes())
+    Packed::new(format, blob.bytes()).map_err(Refusal::BadPacked)
 }
 
 /// Replies with the number of answers, the answers as bits, and the error that stopped additions,

@@ -73,7 +73,7 @@ impl Command for LoadChunk {
         let (name, [iterator, data]) = call.key_and()?;
         let iterator = number::integer(iterator.bytes()).ok_or(Refusal::BAD_ITERATOR)?;
         let mut key = Key::open(call.ctx, name, Access::Write);
-        let refused = |error| call.refused(error, Refusal::of_chunk(error));
+        let refused = |error| call.refused(error, Refusal::of_bytes(error, Refusal::BAD_DATA));
         let (taken, finished) = match Stored::in_key(&mut key)? {
             None if iterator == 1 => {
                 let ceiling = limit::ceiling_of_new(call.ctx);

@@ -56,7 +56,7 @@ impl Command for Load {
         let (name, [blob]) = call.key_and()?;
         put(call, name, || {
             valkey_bloom::read_blob(blob.bytes(), limit::ceiling_of_new(call.ctx))
-                .map_err(|error| call.refused(error, Refusal::of_blob(error)))
+                .map_err(|error| call.refused(error, Refusal::of_bytes(error, Refusal::BAD_BLOB)))
         })
     }
 }

@@ -106,9 +106,12 @@ impl CommandSpec {
                 arguments.push(kept.describe(argument));
                 continue;
             };
-            for option in options::taken(reserve).filter(|option| option.place != Place::Valkeys) {
-                let mut described = kept.describe(&option.argument.optional());
-                if option.place == Place::Own && is_redisblooms {
+            for (place, option) in options::taken(reserve) {
+                if *place == Place::Valkeys {
+                    continue;
+                }
+                let mut described = kept.describe(&option.optional());
+                if *place == Place::Own && is_redisblooms {
                     described.since = OWN_SINCE.as_ptr();
                 }
                 arguments.push(described);
