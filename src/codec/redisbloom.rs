@@ -42,9 +42,9 @@ use crate::filter::{
 /// The encoding versions of RedisBloom's RDB.
 pub const ENCODING_VERSIONS: std::ops::RangeInclusive<i32> = 0..=4;
 
-const EXACT: u64 = 1;
-const HASH64: u64 = 4;
-const NONSCALING: u64 = 8;
+const EXACT: u8 = 1;
+const HASH64: u8 = 4;
+const NONSCALING: u8 = 8;
 
 /// The growth factor of filters without a stored one: RedisBloom's default in all versions.
 const GROWTH: u32 = 2;
@@ -60,12 +60,25 @@ const OLD_HEADER: usize = 16;
 const LAYER: usize = 53;
 const OLD_LAYER: usize = 49;
 
+/// The options of a family; the number does not have NONSCALING.
+pub(super) fn options_of(family: RedisBloom) -> u8 {
+    let exact = if family.rounds { 0 } else { EXACT };
+    exact | if family.hash64 { HASH64 } else { 0 }
+}
+
+/// The family with these options.
+pub(super) fn family_of(options: u8) -> RedisBloom {
+    RedisBloom { hash64: options & HASH64 != 0, rounds: options & EXACT == 0 }
+}
+
 /// The plan of a filter of these numbers (RedisBloom's `SBChain`); `growth` is 0 if there is none.
 fn plan(size: u64, options: u64, growth: u64, layers: Vec<LayerPlan>) -> Result<Plan, Error> {
-    if options & !(EXACT | HASH64 | NONSCALING) != 0 {
-        return Err(Error::Malformed("options that RedisBloom does not write"));
+    let unknown = Error::Malformed("options that RedisBloom does not write");
+    let options = u8::try_from(options).map_err(|_| unknown)?;
+    let (family, scales) = (family_of(options), options & NONSCALING == 0);
+    if options_of(family) != options & !NONSCALING {
+        return Err(unknown);
     }
-    let scales = options & NONSCALING == 0;
     let expansion = match u32::try_from(growth).map_err(|_| FilterError::Expansion(growth)) {
         _ if !scales => Expansion::NONSCALING,
         // Versions before 2.2.10 lost the growth factor of filters loaded from a dump.
@@ -77,7 +90,6 @@ fn plan(size: u64, options: u64, growth: u64, layers: Vec<LayerPlan>) -> Result<
         return Err(Error::Malformed("a count that is not the sum of those of the layers"));
     }
     let first = layers.first().map_or(0.0, |layer| layer.error_rate);
-    let family = RedisBloom { hash64: options & HASH64 != 0, rounds: options & EXACT == 0 };
     let plan = Plan {
         family: Family::RedisBloom(family),
         // A filter that grows has layers of half, a quarter, ... of its rate.
@@ -168,14 +180,12 @@ pub fn load(source: &mut impl NumberSource, version: i32, ceiling: u64) -> Resul
 
 pub(super) fn header(filter: &Filter, family: RedisBloom) -> Vec<u8> {
     let scales = filter.expansion().factor();
-    let options = if family.rounds { 0 } else { EXACT }
-        | if family.hash64 { HASH64 } else { 0 }
-        | if scales.is_some() { 0 } else { NONSCALING };
+    let options = options_of(family) | if scales.is_some() { 0 } else { NONSCALING };
     let mut out = Vec::new();
     out.extend(filter.items().to_le_bytes());
     // A filter never has more than `MAX_LAYERS`.
     out.extend((filter.layers().len() as u32).to_le_bytes());
-    out.extend((options as u32).to_le_bytes());
+    out.extend(u32::from(options).to_le_bytes());
     out.extend(scales.unwrap_or(GROWTH).to_le_bytes());
     for layer in filter.layers() {
         let Shape::Classic(shape) = layer.shape() else {

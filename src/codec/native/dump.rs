@@ -24,14 +24,14 @@
 //! A filter from RedisBloom is dumped in RedisBloom's format (`redisbloom.rs`): the same iterators,
 //! chunks without a frame, and a header without a magic number, which begins with a count of items.
 
-use super::{Body, Load, Taken, header, page_records};
+use super::{Body, Load, Taken, body, header};
 use crate::{
     codec::{
         Error,
         reader::{Reader, open, seal},
         redisbloom,
     },
-    filter::{Demand, Family, Plan, pages::Pieces},
+    filter::{Demand, Plan, pages::Pieces},
 };
 
 const MAGIC: &str = "rbchnk";
@@ -41,11 +41,9 @@ const BYTES: usize = 16 << 20;
 /// The header of a dump, and the iterator that goes with it.
 pub fn header<'a>(filter: impl Into<Body<'a>>) -> (i64, Vec<u8>) {
     let body = filter.into();
-    let header = match body.filter() {
-        Some(filter) if let Family::RedisBloom(family) = filter.family() => {
-            redisbloom::header(filter, family)
-        }
-        _ => body.plan().encode(0),
+    let header = match body.redisblooms() {
+        Some((filter, family)) => redisbloom::header(filter, family),
+        None => body.plan().encode(0),
     };
     (1, header)
 }
@@ -68,9 +66,7 @@ pub fn read_header(data: &[u8]) -> Result<Plan, Error> {
 /// beyond the end and below 1.
 pub fn at<'a>(filter: impl Into<Body<'a>>, from: i64) -> Option<(i64, Vec<u8>)> {
     let body = filter.into();
-    if let Some(filter) = body.filter()
-        && let Family::RedisBloom(_) = filter.family()
-    {
+    if let Some((filter, _)) = body.redisblooms() {
         return redisbloom::cut(filter, from, body.end());
     }
     let first = body.start(u64::try_from(from.checked_sub(1)?).ok()?)?;
@@ -99,9 +95,7 @@ struct Chunk<'a> {
 impl<'a> Chunk<'a> {
     /// Reads a chunk of this filter.
     fn read(filter: Body, iterator: i64, data: &'a [u8]) -> Result<Self, Error> {
-        if let Some(filter) = filter.filter()
-            && let Family::RedisBloom(_) = filter.family()
-        {
+        if let Some((filter, _)) = filter.redisblooms() {
             let (first, to) = redisbloom::place(filter, iterator, data)?;
             return Ok(Self { first, to, bytes: data, plan: None });
         }
@@ -116,7 +110,7 @@ impl<'a> Chunk<'a> {
         if plan.paged.is_none() && to > total {
             return Err(Error::TooBig { from: first, to, total });
         }
-        let to = page_records::behind(plan.bit_bytes(), first, bytes)?;
+        let to = body::behind(plan.bit_bytes(), first, bytes)?;
         // Iterator and frame must agree on the end.
         if iterator.checked_sub(1).and_then(|last| u64::try_from(last).ok()) != Some(to) {
             return Err(Error::Order { from: first, to, received: 0 });
@@ -136,7 +130,8 @@ impl Load {
 
     /// Whether `data` is the header of this filter, which a client repeats if it got no reply.
     pub fn began_with(&self, data: &[u8]) -> bool {
-        read_header(data).is_ok_and(|plan| plan.dump_identity() == self.plan().dump_identity())
+        read_header(data)
+            .is_ok_and(|plan| plan.dump_identity() == self.plan.clone().dump_identity())
     }
 
     /// Takes the next chunk, or one that was taken already: a client repeats it if it got no reply.
@@ -161,11 +156,15 @@ impl Load {
             return Err(Error::OtherFilter);
         }
         let copies = plan.as_ref().map_or(0, Plan::copies);
-        if !self.take_part((first, to), bytes, copies, ceiling)? {
-            return Ok(if self.is_complete() { Taken::Last } else { Taken::Repeated });
+        let changed = self.take_part((first, to), bytes, copies, ceiling)?;
+        if let Some(plan) = plan.filter(|_| changed) {
+            self.renew(plan);
         }
-        self.renew(plan);
-        Ok(if self.is_complete() { Taken::Last } else { Taken::Next })
+        Ok(match changed {
+            _ if self.is_complete() => Taken::Last,
+            true => Taken::Next,
+            false => Taken::Repeated,
+        })
     }
 }
 
@@ -184,7 +183,7 @@ pub fn repeat<'a>(filter: impl Into<Body<'a>>, iterator: i64, data: &[u8]) -> Re
     let holds = match (body, position) {
         (Body::Pages(filter), Some(position)) => {
             let mut pieces = Pieces::new(filter.pages().plan(), position);
-            page_records::read(bytes, &mut pieces)?;
+            body::read_pages(bytes, &mut pieces)?;
             filter.pages().holds(&pieces)
         }
         _ => body.holds(first, bytes),

@@ -30,10 +30,7 @@
 //! ```
 //!
 //! `present` is the place (`body.rs`) up to which bits and pages follow: all of a complete filter,
-//! less while BF.LOADCHUNK fills it, none in a dump.
-//!
-//! Records are properties that most filters lack. A new family, kind or property takes the next
-//! number. A new meaning of the bits gets a new version.
+//! less while BF.LOADCHUNK fills it, none in a dump. Records are properties that most filters lack:
 //!
 //! ```text
 //!   kind 1, shard, of native filters: number of the shard u16, number of shards u16
@@ -52,23 +49,23 @@
 //!   └──────┴────────┴─────────┴────────┴────────┴────────┴───────┴──────┴─────────┘
 //! ```
 //!
-//! Kinds of records ascend, so no kind occurs twice; 0 is not a kind. A header that breaks this is
-//! refused, so that each filter has exactly one header. Chunks of a dump are matched by the header
-//! (`Plan::dump_identity`).
+//! Kinds of records ascend; 0 is not a kind. So each filter has exactly one header, by which the
+//! chunks of a dump are matched (`Plan::dump_identity`). A new family, kind or property takes the
+//! next number; a new meaning of the bits gets a new version.
 //!
 //! A release that does not know a record of a kind below 32,768 refuses the header, because the
-//! filter is not the same without that record. Records of kinds from 32,768 on are optional: such a
-//! release skips the record, and does not write it again. The identities of a filter
-//! (`Plan::dump_identity`, `Plan::identity`) leave optional records out.
+//! filter is not the same without that record. It skips records of other kinds, does not write them
+//! again, and leaves them out of the identities of a filter.
 
 use crate::{
     codec::{
         Error,
         reader::{Reader, open, seal},
+        redisbloom,
     },
     filter::{
         Classic, Error as FilterError, Expansion, Family, Geometry, LayerPlan, MAX_LAYERS,
-        PagedPlan, Plan, RedisBloom, Rule, Rules, Shape, Span, Valkey,
+        PagedPlan, Plan, Rule, Rules, Shape, Span, Valkey,
         paged::{Generation, Sweep, Window},
         pages::{self, END, Payload},
     },
@@ -78,32 +75,12 @@ use crate::{
 pub(super) const MAGIC: &str = "rbloom";
 /// Bytes of the shortest layer.
 const LAYER: usize = 32;
-/// Layer kinds.
-const BLOCKED: u8 = 0;
-const CLASSIC: u8 = 1;
-/// Families.
-const OWN: u8 = 0;
-const REDISBLOOM: u8 = 1;
-const VALKEY: u8 = 2;
-const GUAVA: u8 = 3;
 /// Kinds of records.
 const SHARD: u16 = 1;
 const PAGES: u16 = 2;
 const WINDOW: u16 = 3;
 /// Records of kinds from this one on are optional: a release that does not know them skips them.
 const OPTIONAL: u16 = 1 << 15;
-/// Kinds of payloads.
-const NOTHING: u8 = 0;
-const COUNT: u8 = 1;
-const GENERATION: u8 = 2;
-/// Spans of a window.
-const TIME: u8 = 0;
-const ITEMS: u8 = 1;
-/// Bytes of a generation.
-const GENERATION_BYTES: usize = 16;
-/// Options of the family `REDISBLOOM`.
-const EXACT: u8 = 1;
-const HASH64: u8 = 4;
 /// Rules of a classic layer, by their numbers.
 const RULES: [Rule; 5] = [Rule::Remainder, Rule::LowBits, Rule::Prime, Rule::Mitz32, Rule::Mitz64];
 
@@ -130,7 +107,6 @@ impl Plan {
             records.extend(paged.window.as_ref().map(|window| (WINDOW, put_window(window))));
         }
         let mut out = open(MAGIC);
-        out.reserve(self.layers.len().saturating_add(2).saturating_mul(LAYER));
         out.extend(self.seed.to_le_bytes());
         out.extend(self.error_rate.to_le_bytes());
         out.extend(self.expansion.factor().unwrap_or(0).to_le_bytes());
@@ -168,30 +144,27 @@ impl Plan {
 
 fn put_family(family: Family, out: &mut Vec<u8>) {
     match family {
-        Family::Native => out.push(OWN),
-        Family::RedisBloom(RedisBloom { hash64, rounds }) => {
-            let exact = if rounds { 0 } else { EXACT };
-            out.extend([REDISBLOOM, exact | if hash64 { HASH64 } else { 0 }]);
-        }
+        Family::Native => out.push(0),
+        Family::RedisBloom(family) => out.extend([1, redisbloom::options_of(family)]),
         Family::Valkey(Valkey { seed, tightening }) => {
-            out.push(VALKEY);
+            out.push(2);
             out.extend(seed);
             out.extend(tightening.to_le_bytes());
         }
-        Family::Guava => out.push(GUAVA),
+        Family::Guava => out.push(3),
     }
 }
 
 fn put_layer(layer: &LayerPlan, out: &mut Vec<u8>) {
     match layer.shape {
         Shape::Blocked(geometry) => {
-            out.extend([BLOCKED, geometry.probes]);
+            out.extend([0, geometry.probes]);
             out.extend(geometry.block_words.to_le_bytes());
             out.extend(geometry.blocks.to_le_bytes());
         }
         Shape::Classic(classic) => {
             let rule = RULES.iter().position(|rule| *rule == classic.rule).unwrap_or(0);
-            out.extend([CLASSIC, rule as u8]);
+            out.extend([1, rule as u8]);
             out.extend(classic.probes.to_le_bytes());
             out.extend(classic.bits.to_le_bytes());
             out.extend(classic.bytes.to_le_bytes());
@@ -208,9 +181,9 @@ fn put_shard(shard: Shard) -> Vec<u8> {
 
 fn put_pages(PagedPlan { capacity, pages, copies, .. }: &PagedPlan) -> Vec<u8> {
     let (payload, bits) = match pages.payload {
-        Payload::Nothing => (NOTHING, 0),
-        Payload::Count { bits } => (COUNT, bits),
-        Payload::Generation { bits } => (GENERATION, bits),
+        Payload::Nothing => (0, 0),
+        Payload::Count { bits } => (1, bits),
+        Payload::Generation { bits } => (2, bits),
     };
     let mut out = vec![pages.tag_bits, payload, bits, pages.doublings];
     out.extend(pages.page_slots.to_le_bytes());
@@ -223,8 +196,8 @@ fn put_pages(PagedPlan { capacity, pages, copies, .. }: &PagedPlan) -> Vec<u8> {
 fn put_window(window: &Window) -> Vec<u8> {
     let Window { rules, generations, number, sweep } = window;
     let (span, milliseconds) = match rules.span {
-        Span::Time(milliseconds) => (TIME, milliseconds),
-        Span::Items => (ITEMS, 0),
+        Span::Time(milliseconds) => (0, milliseconds),
+        Span::Items => (1, 0),
     };
     let mut out = vec![span, rules.generations, u8::from(rules.refresh)];
     for number in [milliseconds, *number, sweep.oldest, sweep.floor, sweep.page] {
@@ -274,16 +247,15 @@ pub(super) fn decode(bytes: &[u8]) -> Result<(Plan, u64), Error> {
 
 fn family(reader: &mut Reader) -> Result<Family, Error> {
     match reader.u8()? {
-        OWN => Ok(Family::Native),
-        REDISBLOOM => match reader.u8()? {
-            options if options & !(EXACT | HASH64) == 0 => Ok(Family::RedisBloom(RedisBloom {
-                hash64: options & HASH64 != 0,
-                rounds: options & EXACT == 0,
-            })),
-            _ => Err(UNKNOWN),
-        },
-        VALKEY => Ok(Family::Valkey(Valkey { seed: reader.array()?, tightening: reader.f64()? })),
-        GUAVA => Ok(Family::Guava),
+        0 => Ok(Family::Native),
+        1 => {
+            let options = reader.u8()?;
+            let family = redisbloom::family_of(options);
+            let is_known = redisbloom::options_of(family) == options;
+            if is_known { Ok(Family::RedisBloom(family)) } else { Err(UNKNOWN) }
+        }
+        2 => Ok(Family::Valkey(Valkey { seed: reader.array()?, tightening: reader.f64()? })),
+        3 => Ok(Family::Guava),
         _ => Err(UNKNOWN),
     }
 }
@@ -323,9 +295,9 @@ fn shard(record: &mut Reader) -> Result<Shard, Error> {
 fn pages(record: &mut Reader) -> Result<PagedPlan, Error> {
     let [tag_bits, kind, bits, doublings] = record.array()?;
     let payload = match (kind, bits) {
-        (NOTHING, 0) => Payload::Nothing,
-        (COUNT, bits) => Payload::Count { bits },
-        (GENERATION, bits) => Payload::Generation { bits },
+        (0, 0) => Payload::Nothing,
+        (1, bits) => Payload::Count { bits },
+        (2, bits) => Payload::Generation { bits },
         _ => return Err(UNKNOWN),
     };
     let (page_slots, first_pages) = (record.u16()?, record.u32()?);
@@ -336,8 +308,8 @@ fn pages(record: &mut Reader) -> Result<PagedPlan, Error> {
 fn window(record: &mut Reader) -> Result<Window, Error> {
     let [span, generations, refresh] = record.array()?;
     let span = match (span, record.u64()?) {
-        (TIME, milliseconds) => Span::Time(milliseconds),
-        (ITEMS, 0) => Span::Items,
+        (0, milliseconds) => Span::Time(milliseconds),
+        (1, 0) => Span::Items,
         _ => return Err(UNKNOWN),
     };
     if refresh > 1 {
@@ -347,10 +319,7 @@ fn window(record: &mut Reader) -> Result<Window, Error> {
     let [number, oldest, floor, page] =
         [record.u64()?, record.u64()?, record.u64()?, record.u64()?];
     let sweep = Sweep { oldest, floor, page, changes: record.u8()? };
-    // `Plan::check` bounds the number of generations.
-    if record.left() > rules.most_generations().saturating_mul(GENERATION_BYTES) {
-        return Err(UNKNOWN);
-    }
+    // `Plan::check` bounds their number.
     let mut generations = Vec::new();
     while record.left() > 0 {
         generations.push(Generation { start: record.u64()? as i64, items: record.u64()? });
@@ -360,11 +329,11 @@ fn window(record: &mut Reader) -> Result<Window, Error> {
 
 fn shape(reader: &mut Reader) -> Result<Shape, Error> {
     match reader.u8()? {
-        BLOCKED => {
+        0 => {
             let (probes, block_words) = (reader.u8()?, reader.u16()?);
             Ok(Shape::Blocked(Geometry { blocks: reader.u32()?, block_words, probes }))
         }
-        CLASSIC => {
+        1 => {
             let rule = *RULES.get(usize::from(reader.u8()?)).ok_or(UNKNOWN)?;
             let (probes, bits, bytes) = (reader.u16()?, reader.u64()?, reader.u64()?);
             Ok(Shape::Classic(Classic { bits, bytes, probes, rule }))

@@ -1,5 +1,5 @@
 //! RDB and DUMP, encoding version 100: one string with the header (`header.rs`), then the bits of
-//! all layers and the records of pages (`page_records.rs`) in strings of 1 MiB. No string has both,
+//! all layers and the records of pages (`body.rs`) in strings of 1 MiB. No string has both,
 //! and a record lies in one string.
 //!
 //! ```text
@@ -12,7 +12,7 @@
 //! saving a filter of 4 GiB takes 2 MiB of extra memory. The RDB's own checksum covers bits and
 //! pages. The invariants of pages are checked all the same.
 
-use super::{Body, Load, Stored, header, page_records};
+use super::{Body, Load, Stored, body, header};
 use crate::{
     codec::{
         Error,
@@ -63,7 +63,7 @@ pub fn load(source: &mut impl Source, ceiling: u64) -> Result<Stored, Error> {
         let bytes = string.as_ref();
         let from = place;
         // `behind` refuses an empty string, so the loop ends.
-        place = page_records::behind(bits, from, bytes)?;
+        place = body::behind(bits, from, bytes)?;
         if place > present {
             return Err(Error::TooBig { from, to: place, total });
         }
