@@ -19,7 +19,7 @@ use crate::filter::{Classic, Expansion, Family, Filter, LayerPlan, Plan, Rule, S
 /// # Errors
 /// Any [`Error`] for bad bytes; nothing stays allocated.
 pub fn read(bytes: &[u8], ceiling: u64) -> Result<Filter, Error> {
-    let mut reader = Reader::plain(bytes);
+    let mut reader = Reader(bytes);
     let rule = match reader.u8()? {
         0 => Rule::Mitz32,
         1 => Rule::Mitz64,
@@ -27,7 +27,7 @@ pub fn read(bytes: &[u8], ceiling: u64) -> Result<Filter, Error> {
     };
     let probes = reader.u8()?;
     let longs = u32::from_be_bytes(reader.array()?);
-    let (whole, rest) = reader.rest().as_chunks::<8>();
+    let (whole, rest) = reader.0.as_chunks::<8>();
     if probes == 0 || longs == 0 || longs as usize != whole.len() || !rest.is_empty() {
         return Err(Error::Malformed("a Guava filter without bits or of another length"));
     }

@@ -36,7 +36,7 @@ use super::{
 };
 use crate::filter::{
     Classic, Error as FilterError, Expansion, Family, Filter, LayerPlan, MAX_LAYERS, Plan,
-    RedisBloom, Rule, Shape, foreign::redisbloom,
+    RedisBloom, Rule, Shape, check_ranges, foreign::redisbloom,
 };
 
 /// The encoding versions of RedisBloom's RDB.
@@ -118,10 +118,7 @@ impl Link {
     /// Makes the plan of the layer; refuses numbers that RedisBloom does not compute.
     fn plan(&self) -> Result<LayerPlan, Error> {
         let forged = Error::Malformed("a layer that RedisBloom does not compute from its numbers");
-        // Written so that NaN is refused.
-        if !(self.rate > 0.0 && self.rate < 1.0) {
-            return Err(FilterError::ErrorRate(self.rate).into());
-        }
+        check_ranges(self.rate, 1)?;
         let per_item = redisbloom::bits_per_item(self.rate);
         let off = (self.bits_per_item - per_item).abs();
         if off.is_nan() || off > per_item * ROUNDING {
@@ -209,7 +206,7 @@ pub(super) fn header(filter: &Filter, family: RedisBloom) -> Vec<u8> {
 }
 
 pub(super) fn read_header(bytes: &[u8]) -> Result<Plan, Error> {
-    let mut reader = Reader::plain(bytes);
+    let mut reader = Reader(bytes);
     let (size, count, options) = (reader.u64()?, reader.u32()? as usize, reader.u32()?);
     // Since 2.2.4, since 2.2, and before.
     let forms = [(HEADER, LAYER), (HEADER, OLD_LAYER), (OLD_HEADER, OLD_LAYER)];

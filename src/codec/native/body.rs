@@ -7,8 +7,8 @@
 //! ```
 //!
 //! A place is the number of a byte of the bits or, after all of these, the position of a page
-//! (`filter/pages/pieces.rs`). Once there are pages, the bits below them no longer change. Each page
-//! is a record. Its number follows from its level and position:
+//! (`filter/pages/pieces.rs`). Once there are pages, the bits below them no longer change. Each
+//! page is a record. Its number follows from its level and position:
 //!
 //! ```text
 //!   ┌──────────┬───────────┬─ ─ ─ ─ ─ ─ ─ ─ ─┐
@@ -71,7 +71,7 @@ impl<'a> Body<'a> {
     pub(super) fn filter(self) -> Option<&'a Filter> {
         match self {
             Self::Layers(filter) => Some(filter),
-            Self::Part(load) => load.filter(),
+            Self::Part(load) => load.filter.as_ref(),
             Self::Pages(_) => None,
         }
     }
@@ -189,8 +189,8 @@ fn put_pages<'a>(
 pub(super) fn behind(bits: u64, from: u64, bytes: &[u8]) -> Result<u64, Error> {
     let mut to = from.saturating_add(bytes.len() as u64);
     if let Some(mut position) = from.checked_sub(bits) {
-        let mut reader = Reader::plain(bytes);
-        while reader.left() > 0 {
+        let mut reader = Reader(bytes);
+        while !reader.0.is_empty() {
             let (level, _) = next_record(&mut reader)?;
             position = Reach::new(position, level).ok_or(NOT_NEXT)?.end();
         }
@@ -208,8 +208,8 @@ pub(super) fn behind(bits: u64, from: u64, bytes: &[u8]) -> Result<u64, Error> {
 
 /// Adds the pages of `bytes` to those before them.
 pub(super) fn read_pages(bytes: &[u8], pieces: &mut Pieces) -> Result<(), Error> {
-    let mut reader = Reader::plain(bytes);
-    while reader.left() > 0 {
+    let mut reader = Reader(bytes);
+    while !reader.0.is_empty() {
         let (level, body) = next_record(&mut reader)?;
         let mut words = Vec::new();
         let reserved = words.try_reserve_exact(body.len() / stream::WORD as usize);

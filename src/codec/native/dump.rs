@@ -105,7 +105,7 @@ impl<'a> Chunk<'a> {
         if plan.clone().dump_identity() != filter.plan().dump_identity() {
             return Err(Error::OtherFilter);
         }
-        let (bytes, total) = (reader.rest(), plan.end());
+        let (bytes, total) = (reader.0, plan.end());
         let to = first.saturating_add(bytes.len() as u64);
         if plan.paged.is_none() && to > total {
             return Err(Error::TooBig { from: first, to, total });

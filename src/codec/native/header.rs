@@ -227,7 +227,7 @@ pub(super) fn decode(bytes: &[u8]) -> Result<(Plan, u64), Error> {
         return Err(FilterError::Layers.into());
     }
     // Memory is reserved for a count only if the bytes of its layers are present.
-    if reader.left() / LAYER < count {
+    if reader.0.len() / LAYER < count {
         return Err(Error::Truncated);
     }
     plan.layers.try_reserve_exact(count).map_err(|_| FilterError::OutOfMemory(count as u64))?;
@@ -266,7 +266,7 @@ fn records(reader: &mut Reader, plan: &mut Plan) -> Result<(), Error> {
     let mut last = 0;
     for _ in 0..reader.u16()? {
         let (kind, length) = (reader.u16()?, reader.u32()?);
-        let mut record = Reader::plain(reader.bytes(length as usize)?);
+        let mut record = Reader(reader.bytes(length as usize)?);
         if kind <= last {
             return Err(Error::Malformed("records out of order"));
         }
@@ -321,7 +321,7 @@ fn window(record: &mut Reader) -> Result<Window, Error> {
     let sweep = Sweep { oldest, floor, page, changes: record.u8()? };
     // `Plan::check` bounds their number.
     let mut generations = Vec::new();
-    while record.left() > 0 {
+    while !record.0.is_empty() {
         generations.push(Generation { start: record.u64()? as i64, items: record.u64()? });
     }
     Ok(Window { rules, generations, number, sweep })

@@ -39,8 +39,8 @@ pub enum Taken {
 pub struct Load {
     /// The plan as of the newest chunk.
     pub(super) plan: Plan,
-    /// The layers, or the one below the pages.
-    filter: Option<Filter>,
+    /// The layers, or the one below the pages: to measure and to move, not to query.
+    pub(crate) filter: Option<Filter>,
     /// The pages of a filter that has any.
     pub(super) pieces: Option<Pieces>,
     /// Bytes of bits that were received.
@@ -58,19 +58,9 @@ impl Load {
         Ok(Self { plan, filter, pieces, bits: 0, room })
     }
 
-    /// The layers, to measure, not to query; `None` in pages without a layer below.
-    pub fn filter(&self) -> Option<&Filter> {
-        self.filter.as_ref()
-    }
-
-    /// The layers, for defragmentation.
-    pub fn filter_mut(&mut self) -> Option<&mut Filter> {
-        self.filter.as_mut()
-    }
-
     /// The filter, if it has no pages.
     pub fn layered(&self) -> Option<&Filter> {
-        if self.pieces.is_none() { self.filter() } else { None }
+        self.filter.as_ref().filter(|_| self.pieces.is_none())
     }
 
     /// The place up to which bits and pages were received.
@@ -90,7 +80,7 @@ impl Load {
     }
 
     fn total(&self) -> u64 {
-        self.filter().map_or(0, Filter::bit_bytes)
+        self.filter.as_ref().map_or(0, Filter::bit_bytes)
     }
 
     /// Whether nothing more follows.

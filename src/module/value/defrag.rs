@@ -50,7 +50,7 @@ pub(super) unsafe extern "C" fn defrag(
             Stored::Layers(filter) => move_layers(defrag, filter, done),
             Stored::Pages(paged) => move_pages(defrag, paged, done),
             Stored::Partial(load) => {
-                load.filter_mut().and_then(|filter| move_layers(defrag, filter, done))
+                load.filter.as_mut().and_then(|filter| move_layers(defrag, filter, done))
             }
         };
         next.is_some_and(|next| defrag.set_cursor(next) == Status::Ok).into()

@@ -243,7 +243,7 @@ impl Stored {
             Self::Pages(paged) => paged.memory(malloc_size),
             Self::Partial(load) => {
                 malloc_size(std::ptr::from_ref::<Load>(load))
-                    + load.filter().map_or(0, |filter| filter.memory(malloc_size))
+                    + load.filter.as_ref().map_or(0, |filter| filter.memory(malloc_size))
                     // Its pages have the sizes that the allocator gives.
                     + load.page_bytes() as usize
             }
