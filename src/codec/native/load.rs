@@ -51,7 +51,7 @@ pub struct Load {
 
 impl Load {
     /// Begins with the header of a filter of at most `ceiling` bytes of bits.
-    pub(super) fn new(plan: Plan, ceiling: u64) -> Result<Self, FilterError> {
+    pub(crate) fn new(plan: Plan, ceiling: u64) -> Result<Self, FilterError> {
         let filter = (!plan.layers.is_empty()).then(|| plan.begin(ceiling)).transpose()?;
         let room = filter.as_ref().map_or(0, Filter::room);
         let pieces = plan.paged.as_ref().map(|paged| Pieces::new(paged.pages, 0));

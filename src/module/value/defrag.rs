@@ -17,7 +17,7 @@ use redis_module::{defrag::DefragContext, raw, raw::Status};
 
 use super::Stored;
 use crate::{
-    filter::{Filter, paged::Paged},
+    filter::Filter,
     module::{panic_guard::guarded, stats},
 };
 
@@ -48,7 +48,11 @@ pub(super) unsafe extern "C" fn defrag(
         let value = unsafe { &mut *place.cast::<Stored>() };
         let next = match value {
             Stored::Layers(filter) => move_layers(defrag, filter, done),
-            Stored::Pages(paged) => move_pages(defrag, paged, done),
+            Stored::Pages(paged) => {
+                let mover = |array: *mut u8, bytes| offer_array(defrag, array, bytes);
+                // SAFETY: as in `move_layers`.
+                unsafe { paged.relocate(done, mover, || defrag.should_stop()) }
+            }
             Stored::Partial(load) => {
                 load.filter.as_mut().and_then(|filter| move_layers(defrag, filter, done))
             }
@@ -71,13 +75,6 @@ fn move_layers(defrag: &DefragContext, filter: &mut Filter, from: u64) -> Option
         }
     }
     None
-}
-
-/// As [`move_layers`], for pages.
-fn move_pages(defrag: &DefragContext, paged: &mut Paged, from: u64) -> Option<u64> {
-    let mover = |array: *mut u8, bytes| offer_array(defrag, array, bytes);
-    // SAFETY: as above.
-    unsafe { paged.relocate(from, mover, || defrag.should_stop()) }
 }
 
 /// Offers an array of this many bytes to the server, unless it is too large.

@@ -9,19 +9,14 @@ use std::{
     sync::atomic::{AtomicPtr, Ordering::Relaxed},
 };
 
-mod aof;
 pub(super) mod data_type;
 mod defrag;
-mod rdb;
 
 pub(crate) use crate::codec::native::Stored;
 use crate::{
-    codec::{
-        self,
-        native::{self, Load},
-    },
+    codec::{self, native::Load},
     command::refusal::Refusal,
-    filter::{self, Expansion, Family, Filter, Params, paged::Paged},
+    filter::{self, Expansion, Family, Params, Plan, paged::Paged},
     module::{
         api::{Key, clock, malloc_size, raw},
         panic_guard::guarded,
@@ -76,12 +71,14 @@ impl Stored {
 
     /// The type under which it is stored.
     fn data_type(&self) -> *mut raw::RedisModuleType {
+        let valkeys = VALKEY_TYPE.load(Relaxed);
         match self {
-            Self::Layers(filter) if matches!(filter.family(), Family::Valkey(_)) => {
-                let second = VALKEY_TYPE.load(Relaxed);
-                if second.is_null() { DATA_TYPE.load(Relaxed) } else { second }
+            Self::Layers(filter)
+                if matches!(filter.family(), Family::Valkey(_)) && !valkeys.is_null() =>
+            {
+                valkeys
             }
-            Self::Layers(_) | Self::Pages(_) | Self::Partial(_) => DATA_TYPE.load(Relaxed),
+            _ => DATA_TYPE.load(Relaxed),
         }
     }
 
@@ -110,9 +107,7 @@ impl Stored {
             counts: false,
             shard: None,
         };
-        let filter = Filter::new(&params, u64::MAX).ok()?;
-        let (_, header) = native::dump::header(&filter);
-        let load = Load::begin(&header, u64::MAX).ok()?;
+        let load = Load::new(Plan::new(&params).ok()?, u64::MAX).ok()?;
         Some(Self::Partial(Box::new(load)))
     }
 
