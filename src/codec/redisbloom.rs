@@ -21,10 +21,8 @@
 //!   n2         0, or the layer has 2^n2 positions; bits is then 0 (before 2.2), 2^n2, or 8 * bytes
 //! ```
 //!
-//! RDB is only read. A layer is allocated when its string has arrived and has the length that
-//! follows from capacity and rate. Other numbers that can be computed are compared with the
-//! computed ones (`foreign::redisbloom::fits`). RedisBloom 2.4 and later read the dumps written
-//! here.
+//! RDB is only read. Numbers that can be computed are compared with the computed ones
+//! (`foreign::redisbloom::fits`). RedisBloom 2.4 and later read the dumps written here.
 
 use std::ops::Range;
 

@@ -24,10 +24,8 @@
 //!
 //! The order of fields of a layer in the RDB follows a public description of 1.0.1; no published
 //! binary was compared (`tests/fixtures/README.md`). Files of builds before 1.0.0 are refused.
-//!
-//! RDB and blob are written as they were read. A layer is allocated when its bitmap has arrived and
-//! has the length that follows from capacity and rate. Other numbers that can be computed are
-//! compared with the computed ones.
+//! RDB and blob are written as they were read. Numbers that can be computed are compared with the
+//! computed ones.
 
 use super::{
     Error,

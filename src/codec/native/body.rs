@@ -4,17 +4,13 @@
 //!   ┌────────────────┬────────────────┬─ ─ ─┬─ ─ ─ ─ ─ ─ ─ ─ ─ ─ ─ ─ ─ ─┐
 //!   │ bits, layer 0  │ bits, layer 1  │ ... │ pages, by their positions  │
 //!   └────────────────┴────────────────┴─ ─ ─┴─ ─ ─ ─ ─ ─ ─ ─ ─ ─ ─ ─ ─ ─┘
+//!                                           ┌──────────┬───────────┬─ ─ ─ ─ ─ ─ ─ ─ ─┐
+//!   the page of a level at a position:      │ level u8 │ words u16 │ words, u64 each │
+//!                                           └──────────┴───────────┴─ ─ ─ ─ ─ ─ ─ ─ ─┘
 //! ```
 //!
 //! A place is the number of a byte of the bits or, after all of these, the position of a page
-//! (`filter/pages/pieces.rs`). Once there are pages, the bits below them no longer change. Each
-//! page is a record. Its number follows from its level and position:
-//!
-//! ```text
-//!   ┌──────────┬───────────┬─ ─ ─ ─ ─ ─ ─ ─ ─┐
-//!   │ level u8 │ words u16 │ words, u64 each │   the page of this level at the next position
-//!   └──────────┴───────────┴─ ─ ─ ─ ─ ─ ─ ─ ─┘
-//! ```
+//! (`filter/pages/pieces.rs`). Once there are pages, the bits below them no longer change.
 //!
 //! No number says how many pages there are, so none can be forged: a reader has all pages when they
 //! cover all positions, and it allocates as they arrive.
@@ -92,7 +88,7 @@ impl<'a> Body<'a> {
     }
 
     /// Bytes of the bits.
-    fn bits(self) -> u64 {
+    pub(super) fn bits(self) -> u64 {
         match self {
             Self::Pages(filter) => size_of_val(base_words(filter)) as u64,
             Self::Layers(_) | Self::Part(_) => self.filter().map_or(0, Filter::bit_bytes),

@@ -15,14 +15,13 @@
 //! the data from place n - 1 on, and as the next iterator the place where they end, plus 1.
 //! LOADCHUNK gets the iterator that SCANDUMP returned with the data.
 //!
-//! A dump takes many commands, and the filter may change between them. The copy has each item that
-//! was in the filter throughout, and each page as of one moment (`filter/pages/pieces.rs`). The
-//! last chunk has the item counts and all other numbers of the copy. If the filter gained a layer
-//! or a generation after the dump began, or was replaced, its header differs
-//! (`Plan::dump_identity`), and LOADCHUNK refuses its chunks.
+//! The filter may change between the commands of a dump. The copy has each item that was in the
+//! filter throughout, and each page as of one moment (`filter/pages/pieces.rs`). The last chunk has
+//! the item counts and all other numbers of the copy. If the filter gained a layer or a generation
+//! after the dump began, or was replaced, its header differs, and LOADCHUNK refuses its chunks.
 //!
 //! A filter from RedisBloom is dumped in RedisBloom's format (`redisbloom.rs`): the same iterators,
-//! chunks without a frame, and a header without a magic number, which begins with a count of items.
+//! chunks without a frame, and a header without a magic number.
 
 use super::{Body, Load, Taken, body, header};
 use crate::{
@@ -48,7 +47,7 @@ pub fn header<'a>(filter: impl Into<Body<'a>>) -> (i64, Vec<u8>) {
     (1, header)
 }
 
-/// The filter that a header of a dump describes: how it was made, and how far it has grown.
+/// The filter that a header of a dump describes.
 ///
 /// # Errors
 /// Any [`Error`] for bad bytes.
@@ -81,42 +80,34 @@ pub fn at<'a>(filter: impl Into<Body<'a>>, from: i64) -> Option<(i64, Vec<u8>)> 
     Some((i64::try_from(end).ok()?.checked_add(1)?, seal(out)))
 }
 
-/// A chunk that belongs to a filter.
-struct Chunk<'a> {
-    first: u64,
-    /// The place behind it.
-    to: u64,
-    /// Bits or records.
-    bytes: &'a [u8],
-    /// The filter as it was then; `None` without a frame.
-    plan: Option<Plan>,
-}
-
-impl<'a> Chunk<'a> {
-    /// Reads a chunk of this filter.
-    fn read(filter: Body, iterator: i64, data: &'a [u8]) -> Result<Self, Error> {
-        if let Some((filter, _)) = filter.redisblooms() {
-            let (first, to) = redisbloom::place(filter, iterator, data)?;
-            return Ok(Self { first, to, bytes: data, plan: None });
-        }
-        let mut reader = Reader::sealed(data, MAGIC)?;
-        let (first, length) = (reader.u64()?, reader.u32()?);
-        let plan = read_header(reader.bytes(length as usize)?)?;
-        if plan.clone().dump_identity() != filter.plan().dump_identity() {
-            return Err(Error::OtherFilter);
-        }
-        let (bytes, total) = (reader.0, plan.end());
-        let to = first.saturating_add(bytes.len() as u64);
-        if plan.paged.is_none() && to > total {
-            return Err(Error::TooBig { from: first, to, total });
-        }
-        let to = body::behind(plan.bit_bytes(), first, bytes)?;
-        // Iterator and frame must agree on the end.
-        if iterator.checked_sub(1).and_then(|last| u64::try_from(last).ok()) != Some(to) {
-            return Err(Error::Order { from: first, to, received: 0 });
-        }
-        Ok(Self { first, to, bytes, plan: Some(plan) })
+/// Reads a chunk of this filter: its place, the place behind it, its bits or records, and the plan
+/// of the filter as it was then; `None` without a frame.
+fn read<'a>(
+    filter: Body,
+    iterator: i64,
+    data: &'a [u8],
+) -> Result<(u64, u64, &'a [u8], Option<Plan>), Error> {
+    if let Some((filter, _)) = filter.redisblooms() {
+        let (first, to) = redisbloom::place(filter, iterator, data)?;
+        return Ok((first, to, data, None));
     }
+    let mut reader = Reader::sealed(data, MAGIC)?;
+    let (first, length) = (reader.u64()?, reader.u32()?);
+    let plan = read_header(reader.bytes(length as usize)?)?;
+    if plan.clone().dump_identity() != filter.plan().dump_identity() {
+        return Err(Error::OtherFilter);
+    }
+    let (bytes, total) = (reader.0, plan.end());
+    let to = first.saturating_add(bytes.len() as u64);
+    if plan.paged.is_none() && to > total {
+        return Err(Error::TooBig { from: first, to, total });
+    }
+    let to = body::behind(plan.bit_bytes(), first, bytes)?;
+    // Iterator and frame must agree on the end.
+    if iterator.checked_sub(1).and_then(|last| u64::try_from(last).ok()) != Some(to) {
+        return Err(Error::Order { from: first, to, received: 0 });
+    }
+    Ok((first, to, bytes, Some(plan)))
 }
 
 impl Load {
@@ -135,8 +126,7 @@ impl Load {
     }
 
     /// Takes the next chunk, or one that was taken already: a client repeats it if it got no reply.
-    /// If the chunk needs memory, `ceiling` gets the allocated bytes ([`Self::bytes`]) and those
-    /// that are wanted, and returns how many there may be.
+    /// If the chunk needs memory, `ceiling` returns how many bytes there may be.
     ///
     /// # Errors
     /// `Error::Order` for a gap, `Error::OtherFilter`, `Error::Filter` with `Ceiling` or
@@ -147,9 +137,8 @@ impl Load {
         data: &[u8],
         ceiling: impl FnOnce(Demand) -> u64,
     ) -> Result<Taken, Error> {
-        let Chunk { first, to, bytes, plan } = Chunk::read(Body::Part(self), iterator, data)?;
-        // Counts only rise. So a lower one is of another filter with the same seed, which replaced
-        // this one.
+        let (first, to, bytes, plan) = read(Body::Part(self), iterator, data)?;
+        // Counts only rise: this one is of another filter with the same seed.
         if let (Some(filter), Some(plan)) = (self.layered(), &plan)
             && plan.layers.last().is_some_and(|layer| layer.items < filter.newest().counted())
         {
@@ -160,11 +149,8 @@ impl Load {
         if let Some(plan) = plan.filter(|_| changed) {
             self.renew(plan);
         }
-        Ok(match changed {
-            _ if self.is_complete() => Taken::Last,
-            true => Taken::Next,
-            false => Taken::Repeated,
-        })
+        let taken = if changed { Taken::Next } else { Taken::Repeated };
+        Ok(if self.is_complete() { Taken::Last } else { taken })
     }
 }
 
@@ -178,15 +164,15 @@ pub fn repeat<'a>(filter: impl Into<Body<'a>>, iterator: i64, data: &[u8]) -> Re
         return Err(Error::Exists);
     }
     let body = filter.into();
-    let Chunk { first, bytes, plan, .. } = Chunk::read(body, iterator, data)?;
-    let position = plan.as_ref().and_then(|plan| first.checked_sub(plan.bit_bytes()));
-    let holds = match (body, position) {
-        (Body::Pages(filter), Some(position)) => {
-            let mut pieces = Pieces::new(filter.pages().plan(), position);
-            body::read_pages(bytes, &mut pieces)?;
-            filter.pages().holds(&pieces)
-        }
-        _ => body.holds(first, bytes),
+    let (first, _, bytes, _) = read(body, iterator, data)?;
+    let holds = if let Body::Pages(filter) = body
+        && let Some(position) = first.checked_sub(body.bits())
+    {
+        let mut pieces = Pieces::new(filter.pages().plan(), position);
+        body::read_pages(bytes, &mut pieces)?;
+        filter.pages().holds(&pieces)
+    } else {
+        body.holds(first, bytes)
     };
     if holds { Ok(()) } else { Err(Error::Complete) }
 }

@@ -1,4 +1,4 @@
-//! The header: all numbers of a filter. All numbers are little-endian.
+//! The header: all numbers of a filter, little-endian.
 //!
 //! ```text
 //!   0        6         8      16         24         28       32        40
@@ -11,43 +11,31 @@
 //!   │ family │ fields of  │ records │ kind │ length │ `length` │ next │ layers,      │ XXH3-64 │
 //!   │ u8     │ the family │ u16     │ u16  │ u32    │ bytes    │      │ oldest first │ of all  │
 //!   └────────┴─ ─ ─ ─ ─ ─ ┴─────────┴──────┴────────┴─ ─ ─ ─ ─ ┴─ ─ ─ ┴─ ─ ─ ─ ─ ─ ─ ┴─────────┘
-//!   family 0, native filters: no fields
-//!   family 1, RedisBloom: options u8, RedisBloom's numbers: 1 exact (not rounded), 4 64-bit hash
-//!   family 2, valkey-bloom: seed, 32 bytes; tightening ratio, f64
-//!   family 3, Guava: no fields
+//!   family     0 native · 1 RedisBloom, then options u8: 1 exact (not rounded), 4 64-bit hash ·
+//!              2 valkey-bloom, then seed, 32 bytes · tightening ratio f64 · 3 Guava
 //!
-//!   layer kind 0, blocked, 32 bytes:
-//!   ┌────────┬────────┬─────────────┬────────┬──────────┬───────┬────────────┐
-//!   │ kind 0 │ probes │ block_words │ blocks │ capacity │ items │ error rate │
-//!   │ u8     │ u8     │ u16         │ u32    │ u64      │ u64   │ f64        │
-//!   └────────┴────────┴─────────────┴────────┴──────────┴───────┴────────────┘
-//!   layer kind 1, classic, 44 bytes:
-//!   ┌────────┬──────┬────────┬──────┬───────┬──────────┬───────┬────────────┐
-//!   │ kind 1 │ rule │ probes │ bits │ bytes │ capacity │ items │ error rate │
-//!   │ u8     │ u8   │ u16    │ u64  │ u64   │ u64      │ u64   │ f64        │
-//!   └────────┴──────┴────────┴──────┴───────┴──────────┴───────┴────────────┘
-//!   rule (filter/layer/classic/mod.rs): 0 remainder, 1 low bits, 2 prime, 3 mitz32, 4 mitz64
+//!   layer      0 u8, blocked · probes u8 · block_words u16 · blocks u32 ·
+//!              capacity u64 · items u64 · error rate f64                            32 bytes
+//!
+//!              1 u8, classic · rule u8 · probes u16 · bits u64 · bytes u64 ·
+//!              capacity u64 · items u64 · error rate f64                            44 bytes
+//!              rule: 0 remainder, 1 low bits, 2 prime, 3 mitz32, 4 mitz64
+//!
+//!   record     1, shard, of native filters: number of the shard u16 · number of shards u16
+//!
+//!              2, pages, of native filters with at most one layer, which is below them:
+//!              tag bits u8 · payload kind u8 · payload bits u8 · doublings u8 ·
+//!              slots of a page u16 · first pages u32 · capacity u64 · copies u64
+//!              payload kind: 0 nothing, 1 counts, 2 generations (filter/pages/plan.rs)
+//!
+//!              3, window, of filters in pages:
+//!              span u8: 0 time, 1 items · generations u8 · refresh u8 · milliseconds u64 ·
+//!              number u64 · oldest u64 · floor u64 · page u64 · changes u8 ·
+//!              for each generation: start i64 · items u64
 //! ```
 //!
 //! `present` is the place (`body.rs`) up to which bits and pages follow: all of a complete filter,
-//! less while BF.LOADCHUNK fills it, none in a dump. Records are properties that most filters lack:
-//!
-//! ```text
-//!   kind 1, shard, of native filters: number of the shard u16, number of shards u16
-//!   kind 2, pages, of native filters with at most one layer, which is below them:
-//!   ┌──────────┬─────────┬─────────┬───────────┬─────────┬─────────────┬──────────┬────────┐
-//!   │ tag bits │ payload │ payload │ doublings │ slots of│ first pages │ capacity │ copies │
-//!   │ u8       │ kind u8 │ bits u8 │ u8        │ a page  │ u32         │ u64      │ u64    │
-//!   │          │         │         │           │ u16     │             │          │        │
-//!   └──────────┴─────────┴─────────┴───────────┴─────────┴─────────────┴──────────┴────────┘
-//!   payload kind: 0 nothing, 1 counts, 2 generations (filter/pages/plan.rs)
-//!   kind 3, window, of filters in pages; then start i64 and items u64 of each generation:
-//!   ┌──────┬────────┬─────────┬────────┬────────┬────────┬───────┬──────┬─────────┐
-//!   │ span │ gener- │ refresh │ milli- │ number │ oldest │ floor │ page │ changes │
-//!   │ u8   │ ations │ u8      │ seconds│ u64    │ u64    │ u64   │ u64  │ u8      │
-//!   │      │ u8     │         │ u64    │        │        │       │      │         │
-//!   └──────┴────────┴─────────┴────────┴────────┴────────┴───────┴──────┴─────────┘
-//! ```
+//! less while BF.LOADCHUNK fills it, none in a dump. Records are properties that most filters lack.
 //!
 //! Kinds of records ascend; 0 is not a kind. So each filter has exactly one header, by which the
 //! chunks of a dump are matched (`Plan::dump_identity`). A new family, kind or property takes the
