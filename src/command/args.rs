@@ -82,7 +82,7 @@ fn redisblooms_growth<'a>(
         return Ok(None);
     }
     let factor = words.next().and_then(number::integer).ok_or(Refusal::BAD_EXPANSION)?;
-    clamped(factor).map(Some).ok_or(Refusal::EXPANSION_RANGE)
+    Ok(clamped(factor))
 }
 
 /// The expansion, or the largest that a filter of this module may have. With the largest, the
@@ -105,8 +105,7 @@ pub fn insert<'a>(
     }
 }
 
-/// Parses the arguments of BF.BULKADD after the key, up to and including the format. Leaves the
-/// blob in `words`.
+/// Parses the arguments of BF.BULKADD between the key and the blob.
 pub fn bulk_add<'a>(
     words: &mut impl Iterator<Item = &'a [u8]>,
 ) -> Result<(Options, Format), Refusal> {
@@ -115,8 +114,7 @@ pub fn bulk_add<'a>(
     Ok((creation(draft, || false)?, format))
 }
 
-/// Parses the arguments of BF.BULKEXISTS after the key, up to and including the format. Leaves the
-/// blob in `words`.
+/// Parses the arguments of BF.BULKEXISTS between the key and the blob.
 pub fn bulk_exists<'a>(words: &mut impl Iterator<Item = &'a [u8]>) -> Result<Format, Refusal> {
     format(words.next(), words)
 }
@@ -181,14 +179,11 @@ fn creation(mut draft: Draft, obeyed: impl Fn() -> bool) -> Result<Options, Refu
 
 /// Parses the arguments of BF.SHIFT after the key.
 pub fn shift(word: &[u8], number: &[u8]) -> Result<Shift, Refusal> {
-    let shift = if is(word, "OPEN") {
-        number::integer(number).map(|start| Shift::Open { start })
-    } else if is(word, "FORGET") {
-        number::integer(number).map(|start| Shift::Forget { start })
-    } else if is(word, "SWEEP") {
-        number::integer(number).map(|pages| Shift::Sweep { pages })
-    } else {
-        None
+    let shift = match word.to_ascii_uppercase().as_slice() {
+        b"OPEN" => number::integer(number).map(|start| Shift::Open { start }),
+        b"FORGET" => number::integer(number).map(|start| Shift::Forget { start }),
+        b"SWEEP" => number::integer(number).map(|pages| Shift::Sweep { pages }),
+        _ => None,
     };
     shift.ok_or(Refusal::BAD_SHIFT)
 }

@@ -3,17 +3,12 @@
 //!
 //! Options are whole words in any case. TIGHTENING, VALIDATESCALETO and a SEED of 32 bytes are
 //! valkey-bloom's. A valkey-bloom primary that created a filter sends the SEED, and the same filter
-//! is created here, with that TIGHTENING. Otherwise TIGHTENING is checked and ignored, because
-//! native filters have no such ratio. VALIDATESCALETO is always checked and ignored: memory is
-//! requested when the filter grows.
+//! is created here, with that TIGHTENING. Without such a SEED, TIGHTENING is checked and ignored.
+//! VALIDATESCALETO always is: memory is requested when the filter grows.
 
-use std::ops::RangeInclusive;
+use std::{ffi::CStr, ops::RangeInclusive};
 
-use super::{
-    argument::{Argument, Kind},
-    number,
-    refusal::Refusal,
-};
+use super::{number, refusal::Refusal};
 use crate::{
     filter::{
         Expansion, Family, MAX_CAPACITY, MAX_EXPANSION, MAX_GENERATIONS, Params, Rules, Span,
@@ -35,12 +30,11 @@ pub struct Options {
     pub seed: Option<u64>,
     /// Whether items are counted.
     pub counts: bool,
-    /// The shard of a sharded filter that the filter is; `None` for a filter that takes all items.
+    /// The shard of a sharded filter that the filter is.
     pub shard: Option<Shard>,
-    /// How the filter forgets; `None` for one that does not.
+    /// How the filter forgets.
     pub window: Option<Rules>,
-    /// Seed and tightening ratio of a filter as valkey-bloom creates it; `None` for a native
-    /// filter.
+    /// Seed and tightening ratio of a filter as valkey-bloom creates it.
     pub valkey: Option<Valkey>,
     /// Whether a missing key is an error, and no filter is created.
     pub no_create: bool,
@@ -105,6 +99,79 @@ impl Creation {
 
 fn text(word: impl ToString) -> Vec<u8> {
     word.to_string().into()
+}
+
+/// An argument of a command, as COMMAND DOCS and the hints of `redis-cli` show it.
+#[derive(Clone, Copy, Debug)]
+pub struct Argument {
+    /// Its name in the documentation, if that is not the token in small letters.
+    pub name: Option<&'static CStr>,
+    /// What it is, or the value behind the token.
+    pub kind: Kind,
+    /// The word that it is, or begins with.
+    pub token: Option<&'static CStr>,
+    /// Whether it may be left out.
+    pub optional: bool,
+    /// Whether it may be repeated, up to the last word.
+    pub multiple: bool,
+    /// The arguments of a block, or those to choose from.
+    pub parts: &'static [Self],
+}
+
+/// What an argument is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[expect(missing_docs, reason = "the names of COMMAND DOCS")]
+pub enum Kind {
+    String,
+    Integer,
+    Double,
+    /// A key after the first one, which is only read.
+    Key,
+    Token,
+    /// All parts, after the token.
+    Block,
+    OneOf,
+    /// Not one argument, but the options of a new filter ([`taken`]).
+    Options {
+        /// Whether the command is BF.RESERVE.
+        reserve: bool,
+    },
+}
+
+impl Argument {
+    const NONE: Self = Self {
+        name: None,
+        kind: Kind::Token,
+        token: None,
+        optional: false,
+        multiple: false,
+        parts: &[],
+    };
+
+    /// An argument that must be there once.
+    pub const fn new(name: &'static CStr, kind: Kind) -> Self {
+        Self { name: Some(name), kind, ..Self::NONE }
+    }
+
+    /// A word.
+    pub const fn token(token: &'static CStr) -> Self {
+        Self { token: Some(token), ..Self::NONE }
+    }
+
+    /// A word with a value of the same name.
+    pub const fn valued(token: &'static CStr, kind: Kind) -> Self {
+        Self { kind, ..Self::token(token) }
+    }
+
+    /// A word with values.
+    pub const fn block(token: &'static CStr, parts: &'static [Self]) -> Self {
+        Self { kind: Kind::Block, parts, ..Self::token(token) }
+    }
+
+    /// One of several arguments.
+    pub const fn one_of(name: &'static CStr, parts: &'static [Self]) -> Self {
+        Self { parts, ..Self::new(name, Kind::OneOf) }
+    }
 }
 
 /// The commands that take an option.

@@ -140,7 +140,7 @@ impl Refusal {
             Self::Fixed(text) => return Cow::Borrowed(text),
             Self::UnknownOption(behind) => {
                 let word = words.rev().nth(behind).unwrap_or_default();
-                let start = word.get(..REPEATED).unwrap_or(word);
+                let start = word.get(..32).unwrap_or(word);
                 // The word may have any bytes, so it is escaped: a line break would end the reply.
                 format!("ERR unknown argument '{}'", start.escape_ascii())
             }
@@ -166,6 +166,3 @@ impl Refusal {
         }
     }
 }
-
-/// The most bytes of an argument that an error text repeats.
-const REPEATED: usize = 32;

@@ -88,8 +88,8 @@ impl Load {
         self.bits == self.total() && self.pieces.as_ref().is_none_or(|pieces| pieces.end() == END)
     }
 
-    /// Takes bits or records of pages from the place `from` to the place `to`; returns whether that
-    /// changed anything. If it needs memory, `ceiling` gets what is allocated and wanted.
+    /// Takes bits or records of pages between two places; returns whether that changed anything.
+    /// If it needs memory, `ceiling` gets what is allocated and wanted.
     pub(super) fn take_part(
         &mut self,
         (from, to): (u64, u64),
@@ -153,8 +153,7 @@ impl Load {
     }
 
     /// Takes the numbers of a newer chunk. If the state of a window's pass over the pages differs,
-    /// the pass begins again: it may have missed pages of the copy, and chunks may come from
-    /// different servers.
+    /// the pass begins again: it may have missed pages of the copy.
     pub(super) fn renew(&mut self, mut plan: Plan) {
         if let (Some(filter), Some(newest)) = (&mut self.filter, plan.layers.last()) {
             filter.newest_mut().set_counted(newest.items);
@@ -177,8 +176,7 @@ impl Load {
         let Some(pieces) = &mut self.pieces else {
             return self.filter.take().map(Stored::Layers).ok_or(Error::Truncated);
         };
-        // The last chunk has set the numbers of the plan. They are checked before `pieces` gives up
-        // its pages, so that after a refusal all pages are still here.
+        // Checked before `pieces` gives up its pages, so that a refusal leaves them here.
         self.plan.check()?;
         let pages = pieces.finish(self.plan.copies())?;
         let base = self.filter.take().map(Filter::into_newest);

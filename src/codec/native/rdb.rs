@@ -8,9 +8,9 @@
 //!   └────────┴─────────────┴─ ─ ─┴───────────┴──────────────┴─ ─ ─┴────────────┘
 //! ```
 //!
-//! The server compresses each string into a second buffer of its size. With strings of 1 MiB,
-//! saving a filter of 4 GiB takes 2 MiB of extra memory. The RDB's own checksum covers bits and
-//! pages. The invariants of pages are checked all the same.
+//! The server compresses each string into a second buffer of its size, so a filter of any size
+//! takes 2 MiB more while it is saved. The RDB's own checksum covers bits and pages. The invariants
+//! of pages are checked all the same.
 
 use super::{Body, Load, Stored, body, header};
 use crate::{
@@ -43,8 +43,8 @@ pub fn save<'a>(filter: impl Into<Body<'a>>, sink: &mut impl Sink) {
 /// Reads the strings that [`save`] wrote, into a filter of at most `ceiling` bytes of bits or
 /// pages.
 ///
-/// Memory is allocated as they arrive. A filter that the allocator refuses is read to its end all
-/// the same, so that what comes after it can be read.
+/// A filter that the allocator refuses is read to its end all the same, so that what comes after it
+/// can be read.
 ///
 /// # Errors
 /// Any [`Error`]; nothing stays allocated.

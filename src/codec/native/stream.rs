@@ -1,9 +1,6 @@
 //! The bits of all layers, oldest first, as one stream: byte i has the bits 8 i to 8 i + 7, least
 //! significant first. A layer is a whole number of words, so a position in the stream that is a
 //! multiple of 8 starts a word.
-//!
-//! `Filter::layer_at` finds the layer of a position by binary search, because a dump of another
-//! product may have as many chunks as layers.
 
 #![expect(
     clippy::arithmetic_side_effects,

@@ -254,7 +254,7 @@ fn check_kind(call: &Call, value: &Stored, options: &Options) -> Result<(), Refu
     {
         return Err(misrouted(call, value.shard(), Refusal::NotShard(named)));
     }
-    let paged = value.paged();
+    let paged = if let Stored::Pages(paged) = value { Some(paged) } else { None };
     if counts && !paged.is_some_and(Paged::counts) {
         return Err(Refusal::NOT_COUNTING);
     }

@@ -37,7 +37,7 @@ impl Command for Info {
                       SATURATED also read a sample, LAYERS has L maps",
         since: c"1.0.0",
         tips: Some(c"dont_cache"),
-        arguments: &[Argument::one_of(c"single_value", &WORDS).optional()],
+        arguments: &[Argument { optional: true, ..Argument::one_of(c"single_value", &WORDS) }],
         ..CommandSpec::READS
     };
 

@@ -28,7 +28,7 @@ impl Command for Merge {
         summary:
             c"Merges Bloom filters with equal parameters and seeds into one, which may be missing",
         complexity: c"O(N), where N is the size of all filters",
-        arguments: &[Argument::new(c"source", Kind::Key).multiple()],
+        arguments: &[Argument { multiple: true, ..Argument::new(c"source", Kind::Key) }],
         many_keys: true,
         ..CommandSpec::ADDS
     };

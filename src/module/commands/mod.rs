@@ -23,13 +23,13 @@ use super::{
 use crate::{
     codec,
     command::{
-        argument::{Argument, Kind},
+        options::{Argument, Kind},
         refusal::Refusal,
     },
 };
 
 /// One or more items.
-const ITEMS: Argument = Argument::new(c"item", Kind::String).multiple();
+const ITEMS: Argument = Argument { multiple: true, ..Argument::new(c"item", Kind::String) };
 
 /// The time that a command of one item takes, and of many.
 const PER_ITEM: &CStr =

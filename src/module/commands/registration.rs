@@ -12,10 +12,7 @@ use std::{
 use redis_module::commands::{BeginSearch, FindKeys, KeySpec, KeySpecFlags};
 
 use super::super::api::{Context, raw};
-use crate::command::{
-    argument::{Argument, Kind},
-    options::{self, Place},
-};
+use crate::command::options::{Argument, Kind, Place, taken};
 
 /// The specification of a command.
 pub(super) struct CommandSpec {
@@ -106,11 +103,11 @@ impl CommandSpec {
                 arguments.push(kept.describe(argument));
                 continue;
             };
-            for (place, option) in options::taken(reserve) {
+            for (place, option) in taken(reserve) {
                 if *place == Place::Valkeys {
                     continue;
                 }
-                let mut described = kept.describe(&option.optional());
+                let mut described = kept.describe(&Argument { optional: true, ..*option });
                 if *place == Place::Own && is_redisblooms {
                     described.since = OWN_SINCE.as_ptr();
                 }

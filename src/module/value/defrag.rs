@@ -7,8 +7,7 @@
 //! What stays in place:
 //! * an array above `LARGEST`: the allocator gives it whole pages, which cannot be fragmented, and
 //!   a copy would stall the server;
-//! * lists: of older layers, of pages, of generations. There is one of each in a filter that has
-//!   them;
+//! * lists of layers, pages or generations, at most one of each in a filter;
 //! * boxes: of a layer of another product, of what only few filters have, and of a load.
 
 use std::ffi::{c_int, c_void};
@@ -35,8 +34,7 @@ pub(super) unsafe extern "C" fn defrag(
         let defrag = &unsafe { DefragContext::new(ctx) };
         // There is none in the first call for a value.
         let done = defrag.get_cursor().unwrap_or(0);
-        // SAFETY: the server passes a pointer to its pointer to a live value, and nothing else uses
-        // that pointer during this call.
+        // SAFETY: the server passes its pointer to a live value, for this call alone.
         let place = unsafe { &mut *value };
         if done == 0 {
             let moved = offer(defrag, place.cast());

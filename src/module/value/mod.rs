@@ -1,8 +1,5 @@
 //! The value of a key: a filter, or one that is being loaded; how it gets into a key, out of one,
-//! and to the server.
-//!
-//! It may be stored under two types (`value/data_type.rs`), whose handles are here. The value and
-//! all commands are the same for both.
+//! and to the server. It may be stored under two types (`value/data_type.rs`).
 
 use std::{
     ffi::c_void,
@@ -16,7 +13,7 @@ pub(crate) use crate::codec::native::Stored;
 use crate::{
     codec::{self, native::Load},
     command::refusal::Refusal,
-    filter::{self, Expansion, Family, Params, Plan, paged::Paged},
+    filter::{self, Expansion, Family, Filter, Params, Plan, paged::Paged},
     module::{
         api::{Key, clock, malloc_size, raw},
         panic_guard::guarded,
@@ -25,14 +22,13 @@ use crate::{
     sharding::Shard,
 };
 
-/// The seed of a placeholder. It tells the placeholder from a filter that BF.LOADCHUNK has begun.
-/// If the AOF does not have the placeholder, the last bit of the seed is 1.
+/// The seed of a placeholder: no other load has it. If the AOF does not have the placeholder, the
+/// last bit is 1.
 const PLACEHOLDER_SEED: u64 = 0x706c_6163_6568_6f6c;
 
 /// The server's handle of the type, set by `data_type::register`.
 static DATA_TYPE: AtomicPtr<raw::RedisModuleType> = AtomicPtr::new(std::ptr::null_mut());
-
-/// The handle of valkey-bloom's; null where its name was taken.
+/// That of valkey-bloom's type; null where its name was taken.
 static VALKEY_TYPE: AtomicPtr<raw::RedisModuleType> = AtomicPtr::new(std::ptr::null_mut());
 
 impl Stored {
@@ -92,12 +88,9 @@ impl Stored {
     }
 
     /// A load that has nothing in it. It takes the place of a filter that exists elsewhere and
-    /// could not be made here (`unapplied.rs`). `None` if there is no memory for a few bytes.
-    /// `written` is whether the AOF gets the placeholder. If not, the AOF has a COPY or RESTORE,
-    /// which may succeed when the server starts again.
-    ///
-    /// Its parameters are not those of the filter elsewhere, so that no chunk of that filter
-    /// completes it.
+    /// could not be made here (`unapplied.rs`). `written` is whether the AOF gets the placeholder.
+    /// If not, the AOF has a COPY or RESTORE, which may succeed when the server starts again. No
+    /// chunk of the filter elsewhere completes it, because its parameters differ.
     pub(crate) fn placeholder(written: bool) -> Option<Self> {
         let params = Params {
             error_rate: 0.01,
@@ -113,8 +106,7 @@ impl Stored {
 
     /// Whether it is a placeholder that the AOF has.
     pub(crate) fn is_written_placeholder(&self) -> bool {
-        let Self::Partial(load) = self else { return false };
-        load.layered().is_some_and(|filter| filter.seed() == PLACEHOLDER_SEED)
+        matches!(self, Self::Partial(load) if seed(load) == Some(PLACEHOLDER_SEED))
     }
 
     /// Puts the value into an open, empty key.
@@ -122,8 +114,8 @@ impl Stored {
         self.put_filled(key, |_| ())
     }
 
-    /// [`Self::put`], after `fill` has changed the value. Once the key is published, subscribers in
-    /// other modules may change it, and the value must not be used through its old handle.
+    /// [`Self::put`], after `fill` has changed the value. Afterwards only the key may be used: once
+    /// it is published, subscribers in other modules may change it.
     pub(crate) fn put_filled<T>(
         self,
         key: &mut Key,
@@ -143,8 +135,7 @@ impl Stored {
         Err(Refusal::NO_MEMORY)
     }
 
-    /// Makes a filter of a load that is complete. Without memory it remains a load, and another try
-    /// may succeed.
+    /// Makes a filter of a load that is complete. Without memory it remains a load.
     pub(crate) fn finish_load(&mut self) -> Result<(), codec::Error> {
         let before = self.share();
         let Self::Partial(load) = self else {
@@ -156,8 +147,8 @@ impl Stored {
         finished
     }
 
-    /// Puts empty pages above the only layer of a filter, which is full. Further additions go to
-    /// the pages. Without memory nothing changes.
+    /// Puts empty pages above the only layer of a filter, which is full. Without memory nothing
+    /// changes.
     #[cold]
     pub(crate) fn overflow(&mut self) -> Result<(), filter::Error> {
         if let Self::Layers(filter) = self {
@@ -214,11 +205,6 @@ impl Stored {
             Self::Pages(paged) => paged.items(now(paged)),
             Self::Partial(_) => 0,
         }
-    }
-
-    /// The filter, if it is one of pages.
-    pub(crate) fn paged(&self) -> Option<&Paged> {
-        if let Self::Pages(paged) = self { Some(paged) } else { None }
     }
 
     /// Bytes of bits and pages, those included that a window has emptied and not freed.
@@ -280,5 +266,9 @@ fn incomplete(load: &Load) -> Refusal {
 
 /// Whether it takes the place of a filter that could not be made here.
 pub(crate) fn is_placeholder(load: &Load) -> bool {
-    load.layered().is_some_and(|filter| filter.seed() | 1 == PLACEHOLDER_SEED | 1)
+    seed(load).is_some_and(|seed| seed | 1 == PLACEHOLDER_SEED | 1)
+}
+
+fn seed(load: &Load) -> Option<u64> {
+    load.layered().map(Filter::seed)
 }
