@@ -1,10 +1,8 @@
 //! Reads the bytes of Guava's `BloomFilter.writeTo`. Never writes them.
 //!
 //! ```text
-//!   ┌──────────┬────────┬───────┬─────────┬─ ─ ─┐   strategy 0: MURMUR128_MITZ_32
-//!   │ strategy │ probes │ longs │ long 0  │ ... │            1: MURMUR128_MITZ_64
-//!   │ u8       │ u8     │ i32   │ 8 bytes │     │   big endian; bit i is bit i % 64 of long i / 64
-//!   └──────────┴────────┴───────┴─────────┴─ ─ ─┘
+//!   strategy u8: 0 MURMUR128_MITZ_32, 1 MURMUR128_MITZ_64 · probes u8 · number of longs i32 ·
+//!   the longs, big endian: bit i is bit i % 64 of long i / 64
 //! ```
 //!
 //! The bytes do not contain capacity and error rate. They are computed from bits and probes

@@ -29,9 +29,6 @@ use crate::filter::Answers;
 /// The most bytes of an item of [`Format::Width`].
 pub const MAX_WIDTH: usize = 4096;
 
-/// The most bytes that are allocated for chosen items before their number is known.
-const AHEAD: usize = 1 << 20;
-
 /// How items are packed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Format {
@@ -104,7 +101,8 @@ impl<'a> Packed<'a> {
     /// Packs those items as LENGTHS whose element of `chosen` is true.
     pub fn select(self, chosen: impl Iterator<Item = bool>) -> Vec<u8> {
         let mut items = self.items();
-        let mut blob = Vec::with_capacity(self.blob.len().min(AHEAD));
+        // Most items of a large batch may not be chosen.
+        let mut blob = Vec::with_capacity(self.blob.len().min(1 << 20));
         // `for_each` is faster than a `zip`: its loops follow the chunks of answers.
         chosen.for_each(|chosen| {
             if let Some(item) = items.next().filter(|_| chosen) {

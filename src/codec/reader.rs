@@ -72,9 +72,7 @@ pub(super) fn version(found: u16) -> Result<(), Error> {
 
 /// Starts sealed bytes with magic and version.
 pub(super) fn open(magic: &str) -> Vec<u8> {
-    let mut out = magic.as_bytes().to_vec();
-    out.extend(VERSION.to_le_bytes());
-    out
+    [magic.as_bytes(), &VERSION.to_le_bytes()].concat()
 }
 
 /// Ends sealed bytes with their checksum.

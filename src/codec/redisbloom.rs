@@ -51,12 +51,6 @@ const ROUNDING: f64 = 1e-12;
 
 /// The most bytes of bits in a chunk.
 const BITS: u64 = 16 << 20;
-/// Bytes of a dump's header before its layers, and without the growth.
-const HEADER: usize = 20;
-const OLD_HEADER: usize = 16;
-/// Bytes of a layer in a dump's header, and with a capacity of 32 bits.
-const LAYER: usize = 53;
-const OLD_LAYER: usize = 49;
 
 /// The options of a family; the number does not have NONSCALING.
 pub(super) fn options_of(family: RedisBloom) -> u8 {
@@ -64,19 +58,18 @@ pub(super) fn options_of(family: RedisBloom) -> u8 {
     exact | if family.hash64 { HASH64 } else { 0 }
 }
 
-/// The family with these options.
-pub(super) fn family_of(options: u8) -> RedisBloom {
-    RedisBloom { hash64: options & HASH64 != 0, rounds: options & EXACT == 0 }
+/// The family with these options, without NONSCALING; `None` if RedisBloom does not write them.
+pub(super) fn family_of(options: u8) -> Option<RedisBloom> {
+    let family = RedisBloom { hash64: options & HASH64 != 0, rounds: options & EXACT == 0 };
+    (options_of(family) == options).then_some(family)
 }
 
 /// The plan of a filter of these numbers (RedisBloom's `SBChain`); `growth` is 0 if there is none.
 fn plan(size: u64, options: u64, growth: u64, layers: Vec<LayerPlan>) -> Result<Plan, Error> {
     let unknown = Error::Malformed("options that RedisBloom does not write");
     let options = u8::try_from(options).map_err(|_| unknown)?;
-    let (family, scales) = (family_of(options), options & NONSCALING == 0);
-    if options_of(family) != options & !NONSCALING {
-        return Err(unknown);
-    }
+    let family = family_of(options & !NONSCALING).ok_or(unknown)?;
+    let scales = options & NONSCALING == 0;
     let expansion = match u32::try_from(growth).map_err(|_| FilterError::Expansion(growth)) {
         _ if !scales => Expansion::NONSCALING,
         // Versions before 2.2.10 lost the growth factor of filters loaded from a dump.
@@ -206,13 +199,13 @@ pub(super) fn header(filter: &Filter, family: RedisBloom) -> Vec<u8> {
 pub(super) fn read_header(bytes: &[u8]) -> Result<Plan, Error> {
     let mut reader = Reader(bytes);
     let (size, count, options) = (reader.u64()?, reader.u32()? as usize, reader.u32()?);
-    // Since 2.2.4, since 2.2, and before.
-    let forms = [(HEADER, LAYER), (HEADER, OLD_LAYER), (OLD_HEADER, OLD_LAYER)];
+    // Bytes before the layers and of a layer: since 2.2.4, since 2.2, and before.
+    let forms = [(20, 53), (20, 49), (16, 49)];
     let length = |header, layer| count.checked_mul(layer)?.checked_add(header);
     let form = forms.into_iter().find(|&(head, layer)| length(head, layer) == Some(bytes.len()));
     // Without a form, the bytes are neither RedisBloom's dump nor a native one.
     let (header, layer) = form.ok_or(OTHER_LAYOUT)?;
-    let growth = if header == HEADER { reader.u32()? } else { 0 };
+    let growth = if header == 20 { reader.u32()? } else { 0 };
     if count > MAX_LAYERS {
         return Err(FilterError::Layers.into());
     }
@@ -223,7 +216,7 @@ pub(super) fn read_header(bytes: &[u8]) -> Result<Plan, Error> {
         let (bytes, bits, items) = (reader.u64()?, reader.u64()?, reader.u64()?);
         let (rate, bits_per_item) = (reader.f64()?, reader.f64()?);
         let probes = u64::from(reader.u32()?);
-        let capacity = if layer == LAYER { reader.u64()? } else { u64::from(reader.u32()?) };
+        let capacity = if layer == 53 { reader.u64()? } else { u64::from(reader.u32()?) };
         let n2 = u64::from(reader.u8()?);
         let link = Link { capacity, rate, probes, bits_per_item, bits, n2, bytes, items };
         layers.push(link.plan()?);

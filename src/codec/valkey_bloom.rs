@@ -5,19 +5,14 @@
 //!   RDB     layers · expansion · rate f64 · tightening f64 · seed is random (0, 1) ·
 //!           for each layer: capacity · items, of the last layer only · bitmap as one string
 //!
-//!   blob    ┌─────┬───────────┬──────┬────────────┬────────┬────────┬─ ─ ─ ─ ─ ─ ─ ┐
-//!    (LE)   │ = 1 │ expansion │ rate │ tightening │ random │ layers │ layers,      │
-//!           │ u8  │ u32       │ f64  │ f64        │ u8     │ u64    │ oldest first │
-//!           └─────┴───────────┴──────┴────────────┴────────┴────────┴─ ─ ─ ─ ─ ─ ─ ┘
-//!   layer   ┌────────┬────────┬───────┬──────────┐
-//!   of a    │ length │ bitmap │ items │ capacity │   length: bytes of the bitmap
-//!   blob    │ u64    │        │ i64   │ i64      │
-//!           └────────┴────────┴───────┴──────────┘
-//!   bitmap  ┌─────┬───────┬────────┬──────────┬─ ─ ─ ┐
-//!    (LE)   │ = 1 │ bytes │ probes │ seed     │ bits │   bit i is bit i % 8 of byte i / 8, as in
-//!           │ u8  │ u64   │ u32    │ 32 bytes │      │   native/stream.rs
-//!           └─────┴───────┴────────┴──────────┴─ ─ ─ ┘
+//!   blob    1 u8 · expansion u32 · rate f64 · tightening f64 · seed is random u8 · layers u64 ·
+//!           for each layer: bytes of the bitmap u64 · bitmap · items i64 · capacity i64
+//!
+//!   bitmap  1 u8 · bytes of the bits u64 · probes u32 · seed, 32 bytes ·
+//!           bits: bit i is bit i % 8 of byte i / 8, as in native/stream.rs
 //! ```
+//!
+//! Numbers are little-endian. The oldest layer is the first.
 //!
 //! Expansion 0 is a non-scaling filter. All layers have the seed of the first layer. A seed that is
 //! not random is public (`FIXED_SEED`). valkey-bloom refuses files that break these rules.

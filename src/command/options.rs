@@ -139,23 +139,15 @@ pub enum Kind {
 }
 
 impl Argument {
-    const NONE: Self = Self {
-        name: None,
-        kind: Kind::Token,
-        token: None,
-        optional: false,
-        multiple: false,
-        parts: &[],
-    };
-
     /// An argument that must be there once.
     pub const fn new(name: &'static CStr, kind: Kind) -> Self {
-        Self { name: Some(name), kind, ..Self::NONE }
+        let name = Some(name);
+        Self { name, kind, token: None, optional: false, multiple: false, parts: &[] }
     }
 
     /// A word.
     pub const fn token(token: &'static CStr) -> Self {
-        Self { token: Some(token), ..Self::NONE }
+        Self { name: None, token: Some(token), ..Self::new(token, Kind::Token) }
     }
 
     /// A word with a value of the same name.

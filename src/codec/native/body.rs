@@ -137,8 +137,7 @@ impl<'a> Body<'a> {
     pub(super) fn put(self, place: u64, most: usize, out: &mut Vec<u8>) -> u64 {
         let bits = self.bits();
         if let Some(position) = place.checked_sub(bits) {
-            let at = |position| self.page_at(position);
-            return bits.saturating_add(put_pages(at, position, most, out));
+            return bits.saturating_add(self.put_pages(position, most, out));
         }
         let count = bits.min(self.end()).saturating_sub(place).min(most as u64);
         if let Some(filter) = self.filter() {
@@ -149,35 +148,30 @@ impl<'a> Body<'a> {
         }
         place.saturating_add(count)
     }
+
+    /// Appends the records from position `from` on that fit into `most` bytes, and at least one.
+    /// Returns the position behind them.
+    fn put_pages(self, from: u64, most: usize, out: &mut Vec<u8>) -> u64 {
+        let (mut end, full) = (from, out.len().saturating_add(most));
+        while let Some((reach, page)) = self.page_at(end) {
+            let (start, words) = (out.len(), page.words());
+            out.push(reach.level() as u8);
+            // A page has at most 65,535 words.
+            out.extend((words.len() as u16).to_le_bytes());
+            stream::put(words, size_of_val(words), out);
+            if out.len() > full && end > from {
+                out.truncate(start);
+                break;
+            }
+            end = reach.end();
+        }
+        end
+    }
 }
 
 /// The bits of the layer below the pages, if there is one.
 fn base_words(filter: &Paged) -> &[u64] {
     filter.base().map_or(&[], |base| base.bits().words())
-}
-
-/// Appends the records from position `from` on: as many as fit into `most` bytes, and at least one.
-/// Returns the position behind them.
-fn put_pages<'a>(
-    at: impl Fn(u64) -> Option<(Reach, &'a Page)>,
-    from: u64,
-    most: usize,
-    out: &mut Vec<u8>,
-) -> u64 {
-    let (mut end, full) = (from, out.len().saturating_add(most));
-    while let Some((reach, page)) = at(end) {
-        let (start, words) = (out.len(), page.words());
-        out.push(reach.level() as u8);
-        // A page has at most 65,535 words.
-        out.extend((words.len() as u16).to_le_bytes());
-        stream::put(words, size_of_val(words), out);
-        if out.len() > full && end > from {
-            out.truncate(start);
-            break;
-        }
-        end = reach.end();
-    }
-    end
 }
 
 /// The place behind `bytes`, which start at the place `from`, and are either bits or records.
@@ -208,7 +202,7 @@ pub(super) fn read_pages(bytes: &[u8], pieces: &mut Pieces) -> Result<(), Error>
     while !reader.0.is_empty() {
         let (level, body) = next_record(&mut reader)?;
         let mut words = Vec::new();
-        let reserved = words.try_reserve_exact(body.len() / stream::WORD as usize);
+        let reserved = words.try_reserve_exact(body.len().div_ceil(size_of::<u64>()));
         reserved.map_err(|_| FilterError::OutOfMemory(body.len() as u64))?;
         words.extend(stream::words(body));
         pieces.push(level, &words)?;

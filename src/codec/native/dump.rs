@@ -80,13 +80,12 @@ pub fn at<'a>(filter: impl Into<Body<'a>>, from: i64) -> Option<(i64, Vec<u8>)> 
     Some((i64::try_from(end).ok()?.checked_add(1)?, seal(out)))
 }
 
-/// Reads a chunk of this filter: its place, the place behind it, its bits or records, and the plan
-/// of the filter as it was then; `None` without a frame.
-fn read<'a>(
-    filter: Body,
-    iterator: i64,
-    data: &'a [u8],
-) -> Result<(u64, u64, &'a [u8], Option<Plan>), Error> {
+/// A chunk: its place, the place behind it, its bits or records, and the plan of the filter as it
+/// was then; `None` without a frame.
+type Chunk<'a> = (u64, u64, &'a [u8], Option<Plan>);
+
+/// Reads a chunk of this filter.
+fn read<'a>(filter: Body, iterator: i64, data: &'a [u8]) -> Result<Chunk<'a>, Error> {
     if let Some((filter, _)) = filter.redisblooms() {
         let (first, to) = redisbloom::place(filter, iterator, data)?;
         return Ok((first, to, data, None));

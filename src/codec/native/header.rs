@@ -204,13 +204,9 @@ pub(super) fn decode(bytes: &[u8]) -> Result<(Plan, u64), Error> {
     let mut reader = Reader::sealed(bytes, MAGIC)?;
     let (seed, error_rate, factor) = (reader.u64()?, reader.f64()?, reader.u32()?);
     let (count, present) = (reader.u32()? as usize, reader.u64()?);
-    let family = family(&mut reader)?;
-    let mut plan = Plan { family, seed, error_rate, ..Plan::default() };
+    let (family, expansion) = (family(&mut reader)?, Expansion::stored(factor));
+    let mut plan = Plan { family, seed, error_rate, expansion, ..Plan::default() };
     records(&mut reader, &mut plan)?;
-    plan.expansion = match family {
-        Family::Native => Expansion::new(u64::from(factor))?,
-        Family::RedisBloom(_) | Family::Valkey(_) | Family::Guava => Expansion::stored(factor),
-    };
     if count > MAX_LAYERS {
         return Err(FilterError::Layers.into());
     }
@@ -236,12 +232,7 @@ pub(super) fn decode(bytes: &[u8]) -> Result<(Plan, u64), Error> {
 fn family(reader: &mut Reader) -> Result<Family, Error> {
     match reader.u8()? {
         0 => Ok(Family::Native),
-        1 => {
-            let options = reader.u8()?;
-            let family = redisbloom::family_of(options);
-            let is_known = redisbloom::options_of(family) == options;
-            if is_known { Ok(Family::RedisBloom(family)) } else { Err(UNKNOWN) }
-        }
+        1 => redisbloom::family_of(reader.u8()?).map(Family::RedisBloom).ok_or(UNKNOWN),
         2 => Ok(Family::Valkey(Valkey { seed: reader.array()?, tightening: reader.f64()? })),
         3 => Ok(Family::Guava),
         _ => Err(UNKNOWN),

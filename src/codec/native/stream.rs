@@ -74,10 +74,7 @@ pub(in crate::codec) fn layer(
 /// The words of `bytes`; the last one is padded with zeros.
 pub(super) fn words(bytes: &[u8]) -> impl Iterator<Item = u64> {
     let (words, rest) = bytes.as_chunks::<{ WORD as usize }>();
-    let mut last = [0; WORD as usize];
-    for (to, from) in last.iter_mut().zip(rest) {
-        *to = *from;
-    }
-    let last = (!rest.is_empty()).then_some(last);
+    let padded = || std::array::from_fn(|at| rest.get(at).copied().unwrap_or(0));
+    let last = (!rest.is_empty()).then(padded);
     words.iter().copied().chain(last).map(u64::from_le_bytes)
 }

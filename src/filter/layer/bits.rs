@@ -166,13 +166,11 @@ impl Bits {
     }
 }
 
-/// Lets an allocator move an array: `mover` gets its address and bytes, and returns the new address
-/// or null.
+/// Lets an allocator move an array: `mover` gets its address and bytes, and returns its address.
 ///
 /// # Safety
-/// A new address must point to an allocation of the same allocator and layout with the same
-/// content, and `mover` must have freed the old one. If `mover` returns null, the old allocation
-/// must be untouched.
+/// Another address must point to an allocation of the same allocator and layout with the same
+/// content, and `mover` must have freed the old one.
 pub(in crate::filter) unsafe fn relocate<T>(
     array: &mut Box<[T]>,
     mover: impl FnOnce(*mut u8, usize) -> *mut u8,
@@ -182,8 +180,7 @@ pub(in crate::filter) unsafe fn relocate<T>(
     }
     let (len, bytes) = (array.len(), size_of_val(&**array));
     let old: *mut T = Box::into_raw(std::mem::take(array)).cast();
-    let new: *mut T = mover(old.cast(), bytes).cast();
-    let at = if new.is_null() { old } else { new };
+    let at: *mut T = mover(old.cast(), bytes).cast();
     // SAFETY: `at` is the old allocation, given up just above, or one equal to it, as the caller
     // guarantees.
     *array = unsafe { Box::from_raw(std::ptr::slice_from_raw_parts_mut(at, len)) };

@@ -578,8 +578,7 @@ impl Page {
         }
         let mut words = std::mem::ManuallyDrop::new(std::mem::take(&mut self.0));
         let (old, len, capacity) = (words.as_mut_ptr(), words.len(), words.capacity());
-        let new: *mut u64 = mover(old.cast(), memory::bytes::<u64>(len) as usize).cast();
-        let at = if new.is_null() { old } else { new };
+        let at: *mut u64 = mover(old.cast(), memory::bytes::<u64>(len) as usize).cast();
         // SAFETY: `at` is the old allocation, given up just above, or one equal to it, as the
         // caller guarantees.
         self.0 = unsafe { Vec::from_raw_parts(at, len, capacity) };

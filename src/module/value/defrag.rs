@@ -37,10 +37,7 @@ pub(super) unsafe extern "C" fn defrag(
         // SAFETY: the server passes its pointer to a live value, for this call alone.
         let place = unsafe { &mut *value };
         if done == 0 {
-            let moved = offer(defrag, place.cast());
-            if !moved.is_null() {
-                *place = moved.cast();
-            }
+            *place = offer(defrag, place.cast()).cast();
         }
         // SAFETY: the value is live, and nothing else refers to it during defragmentation.
         let value = unsafe { &mut *place.cast::<Stored>() };
@@ -65,8 +62,8 @@ fn move_layers(defrag: &DefragContext, filter: &mut Filter, from: u64) -> Option
     let (first, newest) = (usize::try_from(from).unwrap_or(0), filter.older().len());
     for (number, layer) in (first..).zip(filter.layers_from_mut(first)) {
         let mover = |array: *mut u8, bytes| offer_array(defrag, array, bytes);
-        // SAFETY: the server moves the allocation with its content and frees the old one, or
-        // returns null and leaves it in place.
+        // SAFETY: the server moves the allocation with its content and frees the old one, or leaves
+        // it in place.
         unsafe { layer.bits_mut().relocate(mover) };
         if number < newest && defrag.should_stop() {
             return Some((number as u64).saturating_add(1));
@@ -77,17 +74,14 @@ fn move_layers(defrag: &DefragContext, filter: &mut Filter, from: u64) -> Option
 
 /// Offers an array of this many bytes to the server, unless it is too large.
 fn offer_array(defrag: &DefragContext, array: *mut u8, bytes: usize) -> *mut u8 {
-    if bytes <= LARGEST { offer(defrag, array) } else { std::ptr::null_mut() }
+    if bytes <= LARGEST { offer(defrag, array) } else { array }
 }
 
-/// Offers an allocation to the server. Returns its new address, or null if it stays in place.
+/// Offers an allocation to the server. Returns its address, which may be another one then.
 fn offer(defrag: &DefragContext, allocation: *mut u8) -> *mut u8 {
     // SAFETY: the allocation belongs to the value, whose owner replaces the address.
     let moved = unsafe { defrag.defrag_realloc(allocation) };
-    if moved == allocation {
-        stats::DEFRAG_MISSES.add(1);
-        return std::ptr::null_mut();
-    }
-    stats::DEFRAG_HITS.add(1);
+    let counter = if moved == allocation { &stats::DEFRAG_MISSES } else { &stats::DEFRAG_HITS };
+    counter.add(1);
     moved
 }
