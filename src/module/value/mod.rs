@@ -22,8 +22,8 @@ use crate::{
     sharding::Shard,
 };
 
-/// The seed of a placeholder: no other load has it. If the AOF does not have the placeholder, the
-/// last bit is 1.
+/// The seed of a placeholder, which tells it from other loads. If the AOF does not have the
+/// placeholder, the last bit is 1.
 const PLACEHOLDER_SEED: u64 = 0x706c_6163_6568_6f6c;
 
 /// The server's handle of the type, set by `data_type::register`.
