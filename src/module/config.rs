@@ -281,7 +281,7 @@ impl Name {
 static LENT: AtomicPtr<raw::RedisModuleString> = AtomicPtr::new(null_mut());
 
 unsafe extern "C" fn get(_: *const c_char, private: *mut c_void) -> *mut raw::RedisModuleString {
-    guarded("config get", null_mut(), || {
+    guarded(c"config get", null_mut(), || {
         // SAFETY: `Name::register` handed this pointer to the server; the names are static.
         let text = unsafe { &*private.cast::<Name>() }.setting.text();
         let text = OwnedStr::new(text.as_bytes()).map_or(null_mut(), OwnedStr::into_ptr);
@@ -296,7 +296,7 @@ unsafe extern "C" fn set(
     private: *mut c_void,
     error: *mut *mut raw::RedisModuleString,
 ) -> c_int {
-    guarded("config set", raw::REDISMODULE_ERR as c_int, || {
+    guarded(c"config set", raw::REDISMODULE_ERR as c_int, || {
         // SAFETY: the server's own string, for this call.
         let value = unsafe { Str::new(value) };
         // SAFETY: as in `get`.

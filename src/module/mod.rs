@@ -78,10 +78,10 @@ pub unsafe extern "C" fn RedisModule_OnLoad(
     };
     if filled != raw::REDISMODULE_OK as c_int {
         // The table is filled all the same: only the name was refused.
-        guarded("load", (), || Context::none().warn(NAME_TAKEN));
+        guarded(c"load", (), || Context::none().warn(NAME_TAKEN));
         return raw::REDISMODULE_ERR as c_int;
     }
-    guarded("load", raw::REDISMODULE_ERR as c_int, || {
+    guarded(c"load", raw::REDISMODULE_ERR as c_int, || {
         // SAFETY: `ctx` is the server's own context, alive until this function returns.
         let ctx = unsafe { Context::new(ctx) };
         let arguments: &[Str] = match usize::try_from(argc) {
@@ -160,7 +160,7 @@ unsafe extern "C" fn happened(
 ) {
     // SAFETY: the server's own context, for this call.
     let ctx = unsafe { Context::new(ctx) };
-    guarded("event", (), || match event.id {
+    guarded(c"event", (), || match event.id {
         raw::REDISMODULE_EVENT_CONFIG => limit::read(ctx),
         _ => unapplied::loading(what),
     });

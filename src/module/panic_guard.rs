@@ -4,7 +4,10 @@
 //! defence. The first is the lints of `lib.rs`, which forbid code that can panic. Only `filter/`
 //! may index and call `expect`.
 
-use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::{
+    ffi::CStr,
+    panic::{AssertUnwindSafe, catch_unwind},
+};
 
 use super::api::{Context, raw};
 
@@ -14,7 +17,7 @@ use super::api::{Context, raw};
 /// A child writes a snapshot or a new AOF. With an incomplete filter in it, that file would replace
 /// the old file, whose filter is complete. A child that aborts leaves the old file in place.
 #[inline]
-pub(super) fn guarded<T>(entry: &str, fallback: T, body: impl FnOnce() -> T) -> T {
+pub(super) fn guarded<T>(entry: &CStr, fallback: T, body: impl FnOnce() -> T) -> T {
     // A body that stops halfway leaves memory safe: it works on owned values and on filters, and
     // every state of a filter is valid.
     match catch_unwind(AssertUnwindSafe(body)) {
@@ -27,8 +30,9 @@ pub(super) fn guarded<T>(entry: &str, fallback: T, body: impl FnOnce() -> T) -> 
 }
 
 #[cold]
-fn report(entry: &str) {
+fn report(entry: &CStr) {
     let server = Context::none();
+    let entry = entry.to_string_lossy();
     server.warn(&format!(
         "bf: a panic in {entry} was stopped; please report it with the lines above"
     ));

@@ -168,7 +168,7 @@ pub(crate) fn scaled(filter: &Filter, layers: usize) {
 
 /// Fills the module's section of INFO.
 pub(super) unsafe extern "C" fn info(ctx: *mut raw::RedisModuleInfoCtx, _: c_int) {
-    guarded("info", (), || {
+    guarded(c"info", (), || {
         // The section is named after the module. The server refuses a section that the client did
         // not ask for.
         if add_info_section(ctx, None) != Status::Ok {

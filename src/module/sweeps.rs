@@ -89,7 +89,7 @@ fn arm(ctx: Context) {
 
 /// The timer.
 unsafe extern "C" fn ring(ctx: *mut raw::RedisModuleCtx, _: *mut c_void) {
-    guarded("timer", (), || {
+    guarded(c"timer", (), || {
         // SAFETY: the server's own context, for this call.
         let ctx = unsafe { Context::new(ctx) };
         queue().armed = false;

@@ -17,7 +17,7 @@
 use std::iter::once;
 
 use super::{
-    Argument, Call, Command, CommandSpec, ITEMS, Kind, PER_ITEM, PER_ITEMS,
+    Argument, Call, Command, ITEMS, Kind, PER_ITEM, PER_ITEMS,
     items::{Batch, Chunks, check_shard, misrouted},
     reserve,
 };
@@ -42,54 +42,50 @@ use crate::{
     },
 };
 
-pub(super) struct Add;
+pub(super) const ADD: Command = Command {
+    name: c"bf.add",
+    arity: 3,
+    summary: c"Adds an item to a Bloom filter, which is created if it does not exist",
+    complexity: PER_ITEM,
+    since: c"1.0.0",
+    arguments: &[Argument::new(c"item", Kind::String)],
+    run: bf_add,
+    ..Command::ADDS
+};
 
-impl Command for Add {
-    const SPEC: CommandSpec = CommandSpec {
-        name: c"bf.add",
-        arity: 3,
-        summary: c"Adds an item to a Bloom filter, which is created if it does not exist",
-        complexity: PER_ITEM,
-        since: c"1.0.0",
-        arguments: &[Argument::new(c"item", Kind::String)],
-        ..CommandSpec::ADDS
+fn bf_add(call: &Call) -> Result<(), Refusal> {
+    let (name, [item]) = call.key_and()?;
+    let (bytes, items) = (item.bytes(), std::slice::from_ref(&item));
+    let lookahead = Lookahead::new(name.bytes(), bytes);
+    let mut key = Key::open(call.ctx, name, Access::Write);
+    let Some(value) = Stored::complete_in_key(&mut key)? else {
+        return reply_one(call, &add(call, key, None, items, true)?);
     };
-
-    fn run(call: &Call) -> Result<(), Refusal> {
-        let (name, [item]) = call.key_and()?;
-        let (bytes, items) = (item.bytes(), std::slice::from_ref(&item));
-        let lookahead = Lookahead::new(name.bytes(), bytes);
-        let mut key = Key::open(call.ctx, name, Access::Write);
-        let Some(value) = Stored::complete_in_key(&mut key)? else {
-            return reply_one(call, &add(call, key, None, items, true)?);
-        };
-        check_shard(call, value.shard(), once(bytes))?;
-        let taken = match value {
-            Stored::Layers(filter) => {
-                let newest = filter.older().len();
-                let hash = lookahead.hash(filter);
-                let new = filter.add(hash, |demand| limit::ceiling(call.ctx, demand));
-                new.ok().map(|new| {
-                    let growth =
-                        if new { count_growth(filter, newest, 1) } else { Growth::default() };
-                    (Addition { new, changed: new }, growth)
-                })
-            }
-            Stored::Pages(paged) => add_in_place(call, paged, bytes),
-            Stored::Partial(_) => None,
-        };
-        let Some((addition, growth)) = taken else {
-            let added = add_to(call, value, once(bytes));
-            return reply_one(call, &announce(call, key, added, None, items, true)?);
-        };
-        stats::ADDS.add(1);
-        if addition.changed {
-            drop(key);
-            effects::announce(call.ctx, name, None, &Items::All, growth);
+    check_shard(call, value.shard(), once(bytes))?;
+    let taken = match value {
+        Stored::Layers(filter) => {
+            let newest = filter.older().len();
+            let hash = lookahead.hash(filter);
+            let new = filter.add(hash, |demand| limit::ceiling(call.ctx, demand));
+            new.ok().map(|new| {
+                let growth = if new { count_growth(filter, newest, 1) } else { Growth::default() };
+                (Addition { new, changed: new }, growth)
+            })
         }
-        call.ctx.reply_bool(addition.new);
-        Ok(())
+        Stored::Pages(paged) => add_in_place(call, paged, bytes),
+        Stored::Partial(_) => None,
+    };
+    let Some((addition, growth)) = taken else {
+        let added = add_to(call, value, once(bytes));
+        return reply_one(call, &announce(call, key, added, None, items, true)?);
+    };
+    stats::ADDS.add(1);
+    if addition.changed {
+        drop(key);
+        effects::announce(call.ctx, name, None, &Items::All, growth);
     }
+    call.ctx.reply_bool(addition.new);
+    Ok(())
 }
 
 #[cold]
@@ -99,58 +95,50 @@ fn reply_one(call: &Call, added: &Added) -> Result<(), Refusal> {
     Ok(())
 }
 
-pub(super) struct MultiAdd;
+pub(super) const MADD: Command = Command {
+    name: c"bf.madd",
+    summary: c"Adds items to a Bloom filter, which is created if it does not exist",
+    complexity: PER_ITEMS,
+    since: c"1.0.0",
+    arguments: &[ITEMS],
+    run: bf_madd,
+    ..Command::ADDS
+};
 
-impl Command for MultiAdd {
-    const SPEC: CommandSpec = CommandSpec {
-        name: c"bf.madd",
-        summary: c"Adds items to a Bloom filter, which is created if it does not exist",
-        complexity: PER_ITEMS,
-        since: c"1.0.0",
-        arguments: &[ITEMS],
-        ..CommandSpec::ADDS
-    };
-
-    fn run(call: &Call) -> Result<(), Refusal> {
-        let (name, items) = call.key_and_rest(1)?;
-        add(call, Key::open(call.ctx, name, Access::Write), None, items, true)?.reply(call);
-        Ok(())
-    }
+fn bf_madd(call: &Call) -> Result<(), Refusal> {
+    let (name, items) = call.key_and_rest(1)?;
+    add(call, Key::open(call.ctx, name, Access::Write), None, items, true)?.reply(call);
+    Ok(())
 }
 
-pub(super) struct Insert;
+pub(super) const INSERT: Command = Command {
+    name: c"bf.insert",
+    arity: -4,
+    summary: c"Adds items to a Bloom filter, which is created with the given options if it does \
+          not exist",
+    complexity: PER_ITEMS,
+    since: c"1.0.0",
+    arguments: &[
+        Argument::new(c"options", Kind::Options { reserve: false }),
+        Argument::token(c"ITEMS"),
+        ITEMS,
+    ],
+    run: bf_insert,
+    ..Command::ADDS
+};
 
-impl Command for Insert {
-    const SPEC: CommandSpec = CommandSpec {
-        name: c"bf.insert",
-        arity: -4,
-        summary:
-            c"Adds items to a Bloom filter, which is created with the given options if it does \
-              not exist",
-        complexity: PER_ITEMS,
-        since: c"1.0.0",
-        arguments: &[
-            Argument::new(c"options", Kind::Options { reserve: false }),
-            Argument::token(c"ITEMS"),
-            ITEMS,
-        ],
-        ..CommandSpec::ADDS
-    };
-
-    fn run(call: &Call) -> Result<(), Refusal> {
-        let (name, words) = call.key_and_rest(2)?;
-        let mut words = words.iter();
-        let obeyed = || call.ctx.is_replayed();
-        let (options, has_items) =
-            args::insert(&mut words.by_ref().map(|word| word.bytes()), obeyed)?;
-        let items = words.as_slice();
-        if has_items && items.is_empty() {
-            return Err(Refusal::ARITY);
-        }
-        let key = Key::open(call.ctx, name, Access::Write);
-        add(call, key, Some(&options), items, false)?.reply(call);
-        Ok(())
+fn bf_insert(call: &Call) -> Result<(), Refusal> {
+    let (name, words) = call.key_and_rest(2)?;
+    let mut words = words.iter();
+    let obeyed = || call.ctx.is_replayed();
+    let (options, has_items) = args::insert(&mut words.by_ref().map(|word| word.bytes()), obeyed)?;
+    let items = words.as_slice();
+    if has_items && items.is_empty() {
+        return Err(Refusal::ARITY);
     }
+    let key = Key::open(call.ctx, name, Access::Write);
+    add(call, key, Some(&options), items, false)?.reply(call);
+    Ok(())
 }
 
 /// What a command did to its items.

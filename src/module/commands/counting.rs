@@ -8,7 +8,7 @@
 //! there is no memory to join two pages, a later deletion joins them.
 
 use super::{
-    Argument, Call, Command, CommandSpec, ITEMS, Kind,
+    Argument, Call, Command, ITEMS, Kind,
     exists::queried,
     items::{Batch, Chunks, check_shard},
 };
@@ -39,64 +39,58 @@ fn counting<'k>(
     }
 }
 
-pub(super) struct Count;
+pub(super) const COUNT: Command = Command {
+    name: c"bf.count",
+    arity: 3,
+    summary: c"Returns how often an item is in a Bloom filter that was reserved with COUNTING",
+    complexity: c"O(1)",
+    arguments: &[Argument::new(c"item", Kind::String)],
+    run: bf_count,
+    ..Command::READS
+};
 
-impl Command for Count {
-    const SPEC: CommandSpec = CommandSpec {
-        name: c"bf.count",
-        arity: 3,
-        summary: c"Returns how often an item is in a Bloom filter that was reserved with COUNTING",
-        complexity: c"O(1)",
-        arguments: &[Argument::new(c"item", Kind::String)],
-        ..CommandSpec::READS
-    };
-
-    fn run(call: &Call) -> Result<(), Refusal> {
-        let (name, [item]) = call.key_and()?;
-        let mut key = Key::open(call.ctx, name, Access::Read);
-        let paged = counting(call, &mut key, &[item])?;
-        let count = paged.map_or(0, |paged| paged.count(paged.hash(item.bytes())));
-        call.ctx.reply_integer(count);
-        Ok(())
-    }
+fn bf_count(call: &Call) -> Result<(), Refusal> {
+    let (name, [item]) = call.key_and()?;
+    let mut key = Key::open(call.ctx, name, Access::Read);
+    let paged = counting(call, &mut key, &[item])?;
+    let count = paged.map_or(0, |paged| paged.count(paged.hash(item.bytes())));
+    call.ctx.reply_integer(count);
+    Ok(())
 }
 
-pub(super) struct Del;
+pub(super) const DEL: Command = Command {
+    name: c"bf.del",
+    summary: c"Deletes items, each once, from a Bloom filter that was reserved with COUNTING",
+    complexity: c"O(N), where N is the number of items",
+    arguments: &[ITEMS],
+    run: bf_del,
+    ..Command::DELETES
+};
 
-impl Command for Del {
-    const SPEC: CommandSpec = CommandSpec {
-        name: c"bf.del",
-        summary: c"Deletes items, each once, from a Bloom filter that was reserved with COUNTING",
-        complexity: c"O(N), where N is the number of items",
-        arguments: &[ITEMS],
-        ..CommandSpec::DELETES
-    };
-
-    fn run(call: &Call) -> Result<(), Refusal> {
-        let (name, items) = call.key_and_rest(1)?;
-        let mut key = Key::open(call.ctx, name, Access::Write);
-        let mut gone = Chunks::default();
-        if let Some(paged) = counting(call, &mut key, items)? {
-            let (before, refused) = (Share::of_pages(paged), paged.refused_deletions());
-            paged.delete_each(items.items(), |chunk| gone.push(chunk));
-            before.changed(Share::of_pages(paged));
-            stats::UNDELETED.add(paged.refused_deletions().saturating_sub(refused));
-        }
-        drop(key);
-        stats::DELETES.add(items.len() as u64);
-        let all = gone.ones() == items.len();
-        let changed = if all { Items::All } else { items.select(gone.each()) };
-        effects::deleted(call.ctx, name, &changed);
-        // A primary sends what it has deleted, and nothing else.
-        if !all {
-            call.report_unapplied(c"an item was not deleted");
-        }
-        // A missing key has none of the items.
-        let each = gone.each().chain(std::iter::repeat(false)).take(items.len());
-        match items {
-            [_] => call.ctx.reply_bool(all),
-            _ => call.reply_each(items.len(), each, None),
-        }
-        Ok(())
+fn bf_del(call: &Call) -> Result<(), Refusal> {
+    let (name, items) = call.key_and_rest(1)?;
+    let mut key = Key::open(call.ctx, name, Access::Write);
+    let mut gone = Chunks::default();
+    if let Some(paged) = counting(call, &mut key, items)? {
+        let (before, refused) = (Share::of_pages(paged), paged.refused_deletions());
+        paged.delete_each(items.items(), |chunk| gone.push(chunk));
+        before.changed(Share::of_pages(paged));
+        stats::UNDELETED.add(paged.refused_deletions().saturating_sub(refused));
     }
+    drop(key);
+    stats::DELETES.add(items.len() as u64);
+    let all = gone.ones() == items.len();
+    let changed = if all { Items::All } else { items.select(gone.each()) };
+    effects::deleted(call.ctx, name, &changed);
+    // A primary sends what it has deleted, and nothing else.
+    if !all {
+        call.report_unapplied(c"an item was not deleted");
+    }
+    // A missing key has none of the items.
+    let each = gone.each().chain(std::iter::repeat(false)).take(items.len());
+    match items {
+        [_] => call.ctx.reply_bool(all),
+        _ => call.reply_each(items.len(), each, None),
+    }
+    Ok(())
 }

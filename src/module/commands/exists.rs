@@ -7,7 +7,7 @@
 use std::iter::once;
 
 use super::{
-    Argument, Call, Command, CommandSpec, ITEMS, Kind, PER_ITEM, PER_ITEMS,
+    Argument, Call, Command, ITEMS, Kind, PER_ITEM, PER_ITEMS,
     items::{Batch, Chunks, check_shard},
 };
 use crate::{
@@ -22,43 +22,40 @@ use crate::{
     },
 };
 
-pub(super) struct Exists;
+pub(super) const EXISTS: Command = Command {
+    name: c"bf.exists",
+    arity: 3,
+    summary: c"Checks whether an item may be in a Bloom filter",
+    complexity: PER_ITEM,
+    since: c"1.0.0",
+    arguments: &[Argument::new(c"item", Kind::String)],
+    run: bf_exists,
+    ..Command::READS
+};
 
-impl Command for Exists {
-    const SPEC: CommandSpec = CommandSpec {
-        name: c"bf.exists",
-        arity: 3,
-        summary: c"Checks whether an item may be in a Bloom filter",
-        complexity: PER_ITEM,
-        since: c"1.0.0",
-        arguments: &[Argument::new(c"item", Kind::String)],
-        ..CommandSpec::READS
+fn bf_exists(call: &Call) -> Result<(), Refusal> {
+    let (name, [item]) = call.key_and()?;
+    let bytes = item.bytes();
+    let lookahead = Lookahead::new(name.bytes(), bytes);
+    let mut key = Key::open(call.ctx, name, Access::Read);
+    let found = match Stored::in_key(&mut key)? {
+        Some(Stored::Layers(filter)) => {
+            check_shard(call, filter.shard(), once(bytes))?;
+            filter.contains(lookahead.hash(filter))
+        }
+        Some(Stored::Pages(paged)) => {
+            check_shard(call, paged.shard(), once(bytes))?;
+            contains(paged, bytes)
+        }
+        _ => {
+            queried(&mut key)?;
+            false
+        }
     };
-
-    fn run(call: &Call) -> Result<(), Refusal> {
-        let (name, [item]) = call.key_and()?;
-        let bytes = item.bytes();
-        let lookahead = Lookahead::new(name.bytes(), bytes);
-        let mut key = Key::open(call.ctx, name, Access::Read);
-        let found = match Stored::in_key(&mut key)? {
-            Some(Stored::Layers(filter)) => {
-                check_shard(call, filter.shard(), once(bytes))?;
-                filter.contains(lookahead.hash(filter))
-            }
-            Some(Stored::Pages(paged)) => {
-                check_shard(call, paged.shard(), once(bytes))?;
-                contains(paged, bytes)
-            }
-            _ => {
-                queried(&mut key)?;
-                false
-            }
-        };
-        stats::CHECKS.add(1);
-        stats::POSITIVES.add(u64::from(found));
-        call.ctx.reply_bool(found);
-        Ok(())
-    }
+    stats::CHECKS.add(1);
+    stats::POSITIVES.add(u64::from(found));
+    call.ctx.reply_bool(found);
+    Ok(())
 }
 
 /// Whether the item may have been added; in a window, whether it is remembered now.
@@ -67,27 +64,24 @@ fn contains(paged: &Paged, item: &[u8]) -> bool {
     paged.contains(paged.hash(item), now(paged))
 }
 
-pub(super) struct MultiExists;
+pub(super) const MEXISTS: Command = Command {
+    name: c"bf.mexists",
+    arity: -3,
+    summary: c"Checks for each item whether it may be in a Bloom filter",
+    complexity: PER_ITEMS,
+    since: c"1.0.0",
+    arguments: &[ITEMS],
+    run: bf_mexists,
+    ..Command::READS
+};
 
-impl Command for MultiExists {
-    const SPEC: CommandSpec = CommandSpec {
-        name: c"bf.mexists",
-        arity: -3,
-        summary: c"Checks for each item whether it may be in a Bloom filter",
-        complexity: PER_ITEMS,
-        since: c"1.0.0",
-        arguments: &[ITEMS],
-        ..CommandSpec::READS
-    };
-
-    fn run(call: &Call) -> Result<(), Refusal> {
-        let (name, items) = call.key_and_rest(1)?;
-        match ask(call, name, items)? {
-            Some(found) => call.reply_each(found.count(), found.each(), None),
-            None => call.reply_each(items.len(), items.iter().map(|_| false), None),
-        }
-        Ok(())
+fn bf_mexists(call: &Call) -> Result<(), Refusal> {
+    let (name, items) = call.key_and_rest(1)?;
+    match ask(call, name, items)? {
+        Some(found) => call.reply_each(found.count(), found.each(), None),
+        None => call.reply_each(items.len(), items.iter().map(|_| false), None),
     }
+    Ok(())
 }
 
 /// Queries the filter in a key for items, and counts them; `None` for a missing key, which has none

@@ -8,7 +8,7 @@
 //! BF.SHIFT is the only form in which time reaches a replica or an AOF (`filter/paged/window.rs`).
 //! It is refused to clients: a wrong time would make the filter forget what it must remember.
 
-use super::{Argument, Call, Command, CommandSpec, Kind, add::Before};
+use super::{Argument, Call, Command, Kind, add::Before};
 use crate::{
     command::{args, refusal::Refusal},
     filter::{
@@ -22,41 +22,38 @@ use crate::{
     },
 };
 
-pub(super) struct Forget;
+pub(super) const FORGET: Command = Command {
+    name: c"bf.forget",
+    arity: 2,
+    summary: c"Frees the memory of what is out of the window of a Bloom filter",
+    complexity: c"O(1); the memory is freed later, in slices of at most a millisecond",
+    run: bf_forget,
+    ..Command::DELETES
+};
 
-impl Command for Forget {
-    const SPEC: CommandSpec = CommandSpec {
-        name: c"bf.forget",
-        arity: 2,
-        summary: c"Frees the memory of what is out of the window of a Bloom filter",
-        complexity: c"O(1); the memory is freed later, in slices of at most a millisecond",
-        ..CommandSpec::DELETES
-    };
-
-    fn run(call: &Call) -> Result<(), Refusal> {
-        let (name, []) = call.key_and()?;
-        let mut key = Key::open(call.ctx, name, Access::Write);
-        let paged = window(Stored::complete_in_key(&mut key)?)?;
-        // A replica forgets when its primary does.
-        if limit::must_obey(call.ctx) {
-            return Err(Refusal::ON_REPLICA);
-        }
-        let now = clock();
-        let before = Before::of(paged, Author::Client(now));
-        let oldest = |paged: &Paged| paged.window().map_or(0, Window::first_alive);
-        let first = oldest(paged);
-        let shift = paged.forget(now);
-        before.changed(call, paged, shift);
-        let forgotten = oldest(paged).saturating_sub(first);
-        drop(key);
-        if let Some(shift) = shift {
-            effects::shifted(call.ctx, name, shift);
-        }
-        // An unfinished pass may be left after a restart or a promotion.
-        sweeps::begin(call.ctx, name.bytes());
-        call.ctx.reply_integer(forgotten);
-        Ok(())
+fn bf_forget(call: &Call) -> Result<(), Refusal> {
+    let (name, []) = call.key_and()?;
+    let mut key = Key::open(call.ctx, name, Access::Write);
+    let paged = window(Stored::complete_in_key(&mut key)?)?;
+    // A replica forgets when its primary does.
+    if limit::must_obey(call.ctx) {
+        return Err(Refusal::ON_REPLICA);
     }
+    let now = clock();
+    let before = Before::of(paged, Author::Client(now));
+    let oldest = |paged: &Paged| paged.window().map_or(0, Window::first_alive);
+    let first = oldest(paged);
+    let shift = paged.forget(now);
+    before.changed(call, paged, shift);
+    let forgotten = oldest(paged).saturating_sub(first);
+    drop(key);
+    if let Some(shift) = shift {
+        effects::shifted(call.ctx, name, shift);
+    }
+    // An unfinished pass may be left after a restart or a promotion.
+    sweeps::begin(call.ctx, name.bytes());
+    call.ctx.reply_integer(forgotten);
+    Ok(())
 }
 
 /// The filter, if it has a window.
@@ -67,48 +64,45 @@ fn window(filter: Option<&mut Stored>) -> Result<&mut Paged, Refusal> {
     }
 }
 
-pub(super) struct Shifted;
-
 /// A time.
 const MILLISECONDS: Argument = Argument::new(c"milliseconds", Kind::Integer);
 
-impl Command for Shifted {
-    const SPEC: CommandSpec = CommandSpec {
-        name: c"bf.shift",
-        flags: c"write",
-        arity: 4,
-        summary: c"Internal: repeats what time did to the generations of a Bloom filter",
-        complexity: c"O(P), where P is the number of pages, and O(1) without one",
-        arguments: &[Argument::one_of(
-            c"shift",
-            &[
-                Argument::block(c"OPEN", &[MILLISECONDS]),
-                Argument::block(c"FORGET", &[MILLISECONDS]),
-                Argument::block(c"SWEEP", &[Argument::new(c"pages", Kind::Integer)]),
-            ],
-        )],
-        ..CommandSpec::FILLS
-    };
+pub(super) const SHIFT: Command = Command {
+    name: c"bf.shift",
+    flags: c"write",
+    arity: 4,
+    summary: c"Internal: repeats what time did to the generations of a Bloom filter",
+    complexity: c"O(P), where P is the number of pages, and O(1) without one",
+    arguments: &[Argument::one_of(
+        c"shift",
+        &[
+            Argument::block(c"OPEN", &[MILLISECONDS]),
+            Argument::block(c"FORGET", &[MILLISECONDS]),
+            Argument::block(c"SWEEP", &[Argument::new(c"pages", Kind::Integer)]),
+        ],
+    )],
+    run: bf_shift,
+    ..Command::FILLS
+};
 
-    fn run(call: &Call) -> Result<(), Refusal> {
-        let (name, [word, number]) = call.key_and()?;
-        let mut key = Key::open(call.ctx, name, Access::Write);
-        let filter = Stored::complete_in_key(&mut key)?;
-        if !call.ctx.is_replayed() {
-            return Err(Refusal::NOT_REPLICATED);
-        }
-        let shift = args::shift(word.bytes(), number.bytes())?;
-        let paged = window(filter)?;
-        let before = Before::of(paged, Author::Obeyed);
-        paged.obey(shift).map_err(|_| Refusal::BAD_SHIFT)?;
-        before.changed(call, paged, Some(shift));
-        drop(key);
-        if let Shift::Sweep { .. } = shift {
-            effects::replicate_shift(call.ctx, name, shift);
-        } else {
-            effects::shifted(call.ctx, name, shift);
-        }
-        call.ctx.reply_simple(c"OK");
-        Ok(())
+fn bf_shift(call: &Call) -> Result<(), Refusal> {
+    let (name, [word, number]) = call.key_and()?;
+    let mut key = Key::open(call.ctx, name, Access::Write);
+    let filter = Stored::complete_in_key(&mut key)?;
+    if !call.ctx.is_replayed() {
+        return Err(Refusal::NOT_REPLICATED);
     }
+    let shift = args::shift(word.bytes(), number.bytes())?;
+    let paged = window(filter)?;
+    let before = Before::of(paged, Author::Obeyed);
+    paged.obey(shift).map_err(|_| Refusal::BAD_SHIFT)?;
+    before.changed(call, paged, Some(shift));
+    drop(key);
+    if let Shift::Sweep { .. } = shift {
+        effects::replicate_shift(call.ctx, name, shift);
+    } else {
+        effects::shifted(call.ctx, name, shift);
+    }
+    call.ctx.reply_simple(c"OK");
+    Ok(())
 }

@@ -4,7 +4,7 @@
 //! The key must not exist. It gets the whole filter, or nothing. Replicas and the AOF get the
 //! command unchanged, because its arguments determine the filter.
 
-use super::{Argument, Call, Command, CommandSpec, Kind};
+use super::{Argument, Call, Command, Kind};
 use crate::{
     codec::{guava, valkey_bloom},
     command::refusal::Refusal,
@@ -16,49 +16,43 @@ use crate::{
     },
 };
 
-pub(super) struct Import;
+pub(super) const IMPORT: Command = Command {
+    name: c"bf.import",
+    arity: 4,
+    summary: c"Creates a Bloom filter from one that Guava wrote",
+    complexity: c"O(N), where N is the size of the filter",
+    arguments: &[Argument::block(c"GUAVA", &[Argument::new(c"bytes", Kind::String)])],
+    run: bf_import,
+    ..Command::FILLS
+};
 
-impl Command for Import {
-    const SPEC: CommandSpec = CommandSpec {
-        name: c"bf.import",
-        arity: 4,
-        summary: c"Creates a Bloom filter from one that Guava wrote",
-        complexity: c"O(N), where N is the size of the filter",
-        arguments: &[Argument::block(c"GUAVA", &[Argument::new(c"bytes", Kind::String)])],
-        ..CommandSpec::FILLS
-    };
-
-    fn run(call: &Call) -> Result<(), Refusal> {
-        let (name, [form, data]) = call.key_and()?;
-        if !form.bytes().eq_ignore_ascii_case(b"GUAVA") {
-            return Err(Refusal::UNKNOWN_ARGUMENT);
-        }
-        put(call, name, || {
-            guava::read(data.bytes(), limit::ceiling_of_new(call.ctx))
-                .map_err(|error| call.refused(error, Refusal::of_bytes(error, Refusal::BAD_GUAVA)))
-        })
+fn bf_import(call: &Call) -> Result<(), Refusal> {
+    let (name, [form, data]) = call.key_and()?;
+    if !form.bytes().eq_ignore_ascii_case(b"GUAVA") {
+        return Err(Refusal::UNKNOWN_ARGUMENT);
     }
+    put(call, name, || {
+        guava::read(data.bytes(), limit::ceiling_of_new(call.ctx))
+            .map_err(|error| call.refused(error, Refusal::of_bytes(error, Refusal::BAD_GUAVA)))
+    })
 }
 
-pub(super) struct Load;
+pub(super) const LOAD: Command = Command {
+    name: c"bf.load",
+    arity: 3,
+    summary: c"Restores a Bloom filter from the AOF of valkey-bloom",
+    complexity: c"O(N), where N is the size of the filter",
+    arguments: &[Argument::new(c"blob", Kind::String)],
+    run: bf_load,
+    ..Command::FILLS
+};
 
-impl Command for Load {
-    const SPEC: CommandSpec = CommandSpec {
-        name: c"bf.load",
-        arity: 3,
-        summary: c"Restores a Bloom filter from the AOF of valkey-bloom",
-        complexity: c"O(N), where N is the size of the filter",
-        arguments: &[Argument::new(c"blob", Kind::String)],
-        ..CommandSpec::FILLS
-    };
-
-    fn run(call: &Call) -> Result<(), Refusal> {
-        let (name, [blob]) = call.key_and()?;
-        put(call, name, || {
-            valkey_bloom::read_blob(blob.bytes(), limit::ceiling_of_new(call.ctx))
-                .map_err(|error| call.refused(error, Refusal::of_blob(error)))
-        })
-    }
+fn bf_load(call: &Call) -> Result<(), Refusal> {
+    let (name, [blob]) = call.key_and()?;
+    put(call, name, || {
+        valkey_bloom::read_blob(blob.bytes(), limit::ceiling_of_new(call.ctx))
+            .map_err(|error| call.refused(error, Refusal::of_blob(error)))
+    })
 }
 
 /// Puts what `read` makes into a key that must be free.

@@ -10,7 +10,7 @@ use std::ffi::CStr;
 
 use Shown::{Double, Int, Null};
 
-use super::{Argument, Call, Command, CommandSpec};
+use super::{Argument, Call, Command};
 use crate::{
     command::{number, refusal::Refusal},
     filter::{
@@ -25,47 +25,44 @@ use crate::{
     sharding::Shard,
 };
 
-pub(super) struct Info;
+pub(super) const INFO: Command = Command {
+    name: c"bf.info",
+    arity: -2,
+    categories: c"read fast",
+    summary: c"Describes a Bloom filter",
+    complexity: c"O(L), where L is the number of layers of the filter; FPR, FILL, LAYERS and \
+                  SATURATED also read a sample, LAYERS has L maps",
+    since: c"1.0.0",
+    tips: Some(c"dont_cache"),
+    arguments: &[Argument::one_of(c"single_value", &WORDS).optional()],
+    run: bf_info,
+    ..Command::READS
+};
 
-impl Command for Info {
-    const SPEC: CommandSpec = CommandSpec {
-        name: c"bf.info",
-        arity: -2,
-        categories: c"read fast",
-        summary: c"Describes a Bloom filter",
-        complexity: c"O(L), where L is the number of layers of the filter; FPR, FILL, LAYERS and \
-                      SATURATED also read a sample, LAYERS has L maps",
-        since: c"1.0.0",
-        tips: Some(c"dont_cache"),
-        arguments: &[Argument::one_of(c"single_value", &WORDS).optional()],
-        ..CommandSpec::READS
+fn bf_info(call: &Call) -> Result<(), Refusal> {
+    let (name, words) = call.key_and_rest(0)?;
+    let mut key = Key::open(call.ctx, name, Access::Read);
+    let filter = match words {
+        [] | [_] => Stored::complete_in_key(&mut key)?.ok_or(Refusal::NOT_FOUND)?,
+        _ => return Err(Refusal::ARITY),
     };
-
-    fn run(call: &Call) -> Result<(), Refusal> {
-        let (name, words) = call.key_and_rest(0)?;
-        let mut key = Key::open(call.ctx, name, Access::Read);
-        let filter = match words {
-            [] | [_] => Stored::complete_in_key(&mut key)?.ok_or(Refusal::NOT_FOUND)?,
-            _ => return Err(Refusal::ARITY),
-        };
-        let shown = match words.first() {
-            None => Shown::Map(
-                FIELDS.iter().take(FULL).map(|field| named_value(field, filter)).collect(),
-            ),
-            Some(word) => {
-                let is = |token: &CStr| word.bytes().eq_ignore_ascii_case(token.to_bytes());
-                let field = FIELDS.iter().find(|field| is(field.0));
-                let (label, shown) = named_value(field.ok_or(Refusal::UNKNOWN_FIELD)?, filter);
-                if call.ctx.speaks_resp3() {
-                    Shown::Map(vec![(label, shown)])
-                } else {
-                    Shown::List(vec![shown])
-                }
+    let shown = match words.first() {
+        None => {
+            Shown::Map(FIELDS.iter().take(FULL).map(|field| named_value(field, filter)).collect())
+        }
+        Some(word) => {
+            let is = |token: &CStr| word.bytes().eq_ignore_ascii_case(token.to_bytes());
+            let field = FIELDS.iter().find(|field| is(field.0));
+            let (label, shown) = named_value(field.ok_or(Refusal::UNKNOWN_FIELD)?, filter);
+            if call.ctx.speaks_resp3() {
+                Shown::Map(vec![(label, shown)])
+            } else {
+                Shown::List(vec![shown])
             }
-        };
-        shown.reply(call.ctx);
-        Ok(())
-    }
+        }
+    };
+    shown.reply(call.ctx);
+    Ok(())
 }
 
 /// A field: the word that requests it, its name in the reply, and its value for a filter of layers
@@ -276,62 +273,56 @@ impl Shown {
     }
 }
 
-pub(super) struct Card;
+pub(super) const CARD: Command = Command {
+    name: c"bf.card",
+    categories: c"read fast",
+    summary: c"Returns the number of distinct items added to a Bloom filter (approximate)",
+    complexity: c"O(L), where L is the number of layers of the filter",
+    since: c"2.4.4",
+    run: bf_card,
+    ..Command::READS
+};
 
-impl Command for Card {
-    const SPEC: CommandSpec = CommandSpec {
-        name: c"bf.card",
-        categories: c"read fast",
-        summary: c"Returns the number of distinct items added to a Bloom filter (approximate)",
-        complexity: c"O(L), where L is the number of layers of the filter",
-        since: c"2.4.4",
-        ..CommandSpec::READS
-    };
-
-    fn run(call: &Call) -> Result<(), Refusal> {
-        let (name, []) = call.key_and()?;
-        let mut key = Key::open(call.ctx, name, Access::Read);
-        let items = Stored::complete_in_key(&mut key)?.map_or(0, |filter| filter.items());
-        call.ctx.reply_integer(items);
-        Ok(())
-    }
+fn bf_card(call: &Call) -> Result<(), Refusal> {
+    let (name, []) = call.key_and()?;
+    let mut key = Key::open(call.ctx, name, Access::Read);
+    let items = Stored::complete_in_key(&mut key)?.map_or(0, |filter| filter.items());
+    call.ctx.reply_integer(items);
+    Ok(())
 }
 
-pub(super) struct Debug;
+pub(super) const DEBUG: Command = Command {
+    name: c"bf.debug",
+    summary: c"Describes each layer of a Bloom filter",
+    complexity: c"O(L), where L is the number of layers of the filter",
+    since: c"1.0.0",
+    tips: Some(c"dont_cache"),
+    run: bf_debug,
+    ..Command::READS
+};
 
-impl Command for Debug {
-    const SPEC: CommandSpec = CommandSpec {
-        name: c"bf.debug",
-        summary: c"Describes each layer of a Bloom filter",
-        complexity: c"O(L), where L is the number of layers of the filter",
-        since: c"1.0.0",
-        tips: Some(c"dont_cache"),
-        ..CommandSpec::READS
+fn bf_debug(call: &Call) -> Result<(), Refusal> {
+    let (name, []) = call.key_and()?;
+    let mut key = Key::open(call.ctx, name, Access::Read);
+    let filter = &*Stored::complete_in_key(&mut key)?.ok_or(Refusal::NOT_FOUND)?;
+    let items = match filter {
+        Stored::Pages(paged) => paged.items(BEFORE_ALL),
+        filter => filter.items(),
     };
-
-    fn run(call: &Call) -> Result<(), Refusal> {
-        let (name, []) = call.key_and()?;
-        let mut key = Key::open(call.ctx, name, Access::Read);
-        let filter = &*Stored::complete_in_key(&mut key)?.ok_or(Refusal::NOT_FOUND)?;
-        let items = match filter {
-            Stored::Pages(paged) => paged.items(BEFORE_ALL),
-            filter => filter.items(),
-        };
-        let mut lines = vec![format!("size:{items}")];
-        match filter {
-            Stored::Layers(filter) => {
-                lines.extend(filter.layers().map(|layer| describe(layer, filter.family())));
-            }
-            Stored::Pages(paged) => {
-                lines.extend(paged.base().map(|layer| describe(layer, Family::Native)));
-                lines.push(describe_pages(paged, items));
-            }
-            Stored::Partial(_) => {}
+    let mut lines = vec![format!("size:{items}")];
+    match filter {
+        Stored::Layers(filter) => {
+            lines.extend(filter.layers().map(|layer| describe(layer, filter.family())));
         }
-        call.ctx.reply_array(lines.len());
-        lines.iter().for_each(|line| call.ctx.reply_bulk(line.as_bytes()));
-        Ok(())
+        Stored::Pages(paged) => {
+            lines.extend(paged.base().map(|layer| describe(layer, Family::Native)));
+            lines.push(describe_pages(paged, items));
+        }
+        Stored::Partial(_) => {}
     }
+    call.ctx.reply_array(lines.len());
+    lines.iter().for_each(|line| call.ctx.reply_bulk(line.as_bytes()));
+    Ok(())
 }
 
 /// The line for the pages: RedisBloom's fields, then their own. `hashes` is 1: one hash finds

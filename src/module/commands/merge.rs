@@ -8,7 +8,7 @@
 
 use std::{collections::BTreeSet, iter::once};
 
-use super::{Argument, Call, Command, CommandSpec, Kind};
+use super::{Argument, Call, Command, Kind};
 use crate::{
     command::refusal::Refusal,
     filter::{Demand, Error, Member, Union, Unmergeable},
@@ -20,74 +20,70 @@ use crate::{
     },
 };
 
-pub(super) struct Merge;
+pub(super) const MERGE: Command = Command {
+    name: c"bf.merge",
+    summary: c"Merges Bloom filters with equal parameters and seeds into one, which may be missing",
+    complexity: c"O(N), where N is the size of all filters",
+    arguments: &[Argument::new(c"source", Kind::Key).multiple()],
+    many_keys: true,
+    run: bf_merge,
+    ..Command::ADDS
+};
 
-impl Command for Merge {
-    const SPEC: CommandSpec = CommandSpec {
-        name: c"bf.merge",
-        summary:
-            c"Merges Bloom filters with equal parameters and seeds into one, which may be missing",
-        complexity: c"O(N), where N is the size of all filters",
-        arguments: &[Argument::new(c"source", Kind::Key).multiple()],
-        many_keys: true,
-        ..CommandSpec::ADDS
-    };
-
-    fn run(call: &Call) -> Result<(), Refusal> {
-        let ctx = call.ctx;
-        let (name, names) = call.key_and_rest(1)?;
-        // There may be only one reference to a filter that can change it.
-        let mut seen = BTreeSet::from([name.bytes()]);
-        let own = names.iter().any(|source| source.bytes() == name.bytes());
-        let mut names: Vec<Str> = names.to_vec();
-        names.retain(|name| seen.insert(name.bytes()));
-        Key::settle(ctx, name, names.iter().copied());
-        let mut keys: Vec<Key> =
-            names.iter().map(|&name| Key::open(ctx, name, Access::Write)).collect();
-        let mut key = Key::open(ctx, name, Access::Write);
-        let sources = keys
-            .iter_mut()
-            .map(|key| member(Stored::complete_in_key(key)?.ok_or(Refusal::NOT_FOUND)?))
-            .collect::<Result<Vec<Member>, Refusal>>()?;
-        let (created, growth) = match Stored::complete_in_key(&mut key)? {
-            Some(value) => {
-                let (was_filled, before) = (is_filled(member(value)?), value.share());
-                let all: Vec<_> = once(member(value)?).chain(sources.iter().copied()).collect();
-                let union = union(call, &all, |demand| demand)?;
-                let changed = union.is_some();
-                become_union(value, union, &sources)?;
-                let layers = before.grew(value.share());
-                let filled = !was_filled && is_filled(member(value)?);
-                (false, changed.then_some(Growth { layers, filled, ..Growth::default() }))
-            }
-            // The missing destination is named as a source.
-            None if own => return Err(Refusal::NOT_FOUND),
-            None => {
-                // Nothing is copied before the union is known to be possible.
-                let union = union(call, &sources, |demand| Demand { present: 0, ..demand })?;
-                let value = match union {
-                    Some(Union::Pages(paged)) => Stored::Pages(paged),
-                    union => {
-                        let mut value = copy(call, &sources)?;
-                        become_union(&mut value, union, sources.get(1..).unwrap_or_default())?;
-                        value
-                    }
-                };
-                // Closed first: `put` publishes the new key, and a subscriber may delete a source.
-                keys.clear();
-                let filled = member(&value).is_ok_and(is_filled);
-                value.put(&mut key)?;
-                (true, Some(Growth { filled, ..Growth::default() }))
-            }
-        };
-        drop(keys);
-        drop(key);
-        if let Some(growth) = growth {
-            effects::merged(ctx, name, created, growth);
+fn bf_merge(call: &Call) -> Result<(), Refusal> {
+    let ctx = call.ctx;
+    let (name, names) = call.key_and_rest(1)?;
+    // There may be only one reference to a filter that can change it.
+    let mut seen = BTreeSet::from([name.bytes()]);
+    let own = names.iter().any(|source| source.bytes() == name.bytes());
+    let mut names: Vec<Str> = names.to_vec();
+    names.retain(|name| seen.insert(name.bytes()));
+    Key::settle(ctx, name, names.iter().copied());
+    let mut keys: Vec<Key> =
+        names.iter().map(|&name| Key::open(ctx, name, Access::Write)).collect();
+    let mut key = Key::open(ctx, name, Access::Write);
+    let sources = keys
+        .iter_mut()
+        .map(|key| member(Stored::complete_in_key(key)?.ok_or(Refusal::NOT_FOUND)?))
+        .collect::<Result<Vec<Member>, Refusal>>()?;
+    let (created, growth) = match Stored::complete_in_key(&mut key)? {
+        Some(value) => {
+            let (was_filled, before) = (is_filled(member(value)?), value.share());
+            let all: Vec<_> = once(member(value)?).chain(sources.iter().copied()).collect();
+            let union = union(call, &all, |demand| demand)?;
+            let changed = union.is_some();
+            become_union(value, union, &sources)?;
+            let layers = before.grew(value.share());
+            let filled = !was_filled && is_filled(member(value)?);
+            (false, changed.then_some(Growth { layers, filled, ..Growth::default() }))
         }
-        ctx.reply_simple(c"OK");
-        Ok(())
+        // The missing destination is named as a source.
+        None if own => return Err(Refusal::NOT_FOUND),
+        None => {
+            // Nothing is copied before the union is known to be possible.
+            let union = union(call, &sources, |demand| Demand { present: 0, ..demand })?;
+            let value = match union {
+                Some(Union::Pages(paged)) => Stored::Pages(paged),
+                union => {
+                    let mut value = copy(call, &sources)?;
+                    become_union(&mut value, union, sources.get(1..).unwrap_or_default())?;
+                    value
+                }
+            };
+            // Closed first: `put` publishes the new key, and a subscriber may delete a source.
+            keys.clear();
+            let filled = member(&value).is_ok_and(is_filled);
+            value.put(&mut key)?;
+            (true, Some(Growth { filled, ..Growth::default() }))
+        }
+    };
+    drop(keys);
+    drop(key);
+    if let Some(growth) = growth {
+        effects::merged(ctx, name, created, growth);
     }
+    ctx.reply_simple(c"OK");
+    Ok(())
 }
 
 /// A complete value as a part of a union.

@@ -1,8 +1,7 @@
 //! The commands. Each file has one or more of them, and one line in the table of [`commands!`].
 //!
-//! A command is a type with a `CommandSpec` (what the server must know about it before it
-//! runs) and a `run`. `entry` is the only code between the server and `run`: it wraps what the
-//! server passed, catches a panic, and sends a refusal.
+//! A [`Command`] has what the server must know before it runs, and the function that runs it.
+//! Between the server and that function is only `run`: it catches a panic and sends a refusal.
 
 mod items;
 mod registration;
@@ -12,7 +11,7 @@ use std::{
     fmt::Display,
 };
 
-use registration::{CommandSpec, Uses};
+use registration::{Command, Uses};
 
 use super::{
     api::{Context, Str, logged, raw},
@@ -45,7 +44,23 @@ macro_rules! commands {
         /// Registers every command.
         pub(super) fn register(ctx: Context) -> Result<(), String> {
             ctx.add_category(registration::CATEGORY);
-            $($(command::<$file::$command>(ctx)?;)+)+
+            $($({
+                unsafe extern "C" fn entry(
+                    ctx: *mut raw::RedisModuleCtx,
+                    argv: *mut *mut raw::RedisModuleString,
+                    argc: c_int,
+                ) -> c_int {
+                    // SAFETY: the server's own context, alive until this returns.
+                    let ctx = unsafe { Context::new(ctx) };
+                    let words = usize::try_from(argc).unwrap_or(0);
+                    // SAFETY: 1. the server passes `argc` pointers at `argv`, which live, with what
+                    // they point to, until this returns.
+                    // 2. `Str` is transparent over such a pointer.
+                    let words = unsafe { std::slice::from_raw_parts(argv.cast(), words) };
+                    run(&$file::$command, ctx, words)
+                }
+                $file::$command.register(ctx, Some(entry))?;
+            })+)+
             Ok(())
         }
     };
@@ -53,61 +68,31 @@ macro_rules! commands {
 
 // File: the commands in it.
 commands! {
-    add: Add, MultiAdd, Insert;
-    bulk: BulkAdd, BulkExists;
-    counting: Count, Del;
-    dump: ScanDump, LoadChunk;
-    exists: Exists, MultiExists;
-    forget: Forget, Shifted;
-    import: Import, Load;
-    info: Card, Debug, Info;
-    merge: Merge;
-    reserve: Reserve;
+    add: ADD, MADD, INSERT;
+    bulk: BULKADD, BULKEXISTS;
+    counting: COUNT, DEL;
+    dump: SCANDUMP, LOADCHUNK;
+    exists: EXISTS, MEXISTS;
+    forget: FORGET, SHIFT;
+    import: IMPORT, LOAD;
+    info: CARD, DEBUG, INFO;
+    merge: MERGE;
+    reserve: RESERVE;
 }
 
-/// A command.
-trait Command {
-    /// What the server knows of it.
-    const SPEC: CommandSpec;
-
-    /// Runs it and replies, or refuses without having replied.
-    fn run(call: &Call) -> Result<(), Refusal>;
-}
-
-fn command<C: Command>(ctx: Context) -> Result<(), String> {
-    C::SPEC.register(ctx, Some(entry::<C>))
-}
-
-unsafe extern "C" fn entry<C: Command>(
-    ctx: *mut raw::RedisModuleCtx,
-    argv: *mut *mut raw::RedisModuleString,
-    argc: c_int,
-) -> c_int {
-    // SAFETY: the server's own context, alive until this returns.
-    let ctx = unsafe { Context::new(ctx) };
-    // SAFETY: 1. the server passes `argc` pointers at `argv`, which live, with what they point to,
-    // until this returns.
-    // 2. `Str` is transparent over such a pointer.
-    let words = unsafe {
-        std::slice::from_raw_parts(argv.cast::<Str>(), usize::try_from(argc).unwrap_or(0))
-    };
-    let call = Call { ctx, words, uses: C::SPEC.uses };
-    // Converted to UTF-8 at compile time, not in every call.
-    let name = const {
-        match C::SPEC.name.to_str() {
-            Ok(name) => name,
-            Err(_) => "a command",
-        }
-    };
+/// Runs a command, and sends its refusal.
+#[inline(always)] // The command is known at compile time then.
+fn run(command: &Command, ctx: Context, words: &[Str]) -> c_int {
+    let call = Call { ctx, words, uses: command.uses };
     // Refused inside: a result that `guarded` returns costs instructions, more for a larger result.
-    let finished = guarded(name, false, || {
-        if let Err(refusal) = C::run(&call) {
+    let finished = guarded(command.name, false, || {
+        if let Err(refusal) = (command.run)(&call) {
             call.refuse(refusal);
         }
         true
     });
     if !finished {
-        guarded(name, (), || call.refuse(Refusal::INTERNAL));
+        guarded(command.name, (), || call.refuse(Refusal::INTERNAL));
     }
     raw::REDISMODULE_OK as c_int
 }

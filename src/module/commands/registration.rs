@@ -11,15 +11,21 @@ use std::{
 
 use redis_module::commands::{BeginSearch, FindKeys, KeySpec, KeySpecFlags};
 
-use super::super::api::{Context, raw};
+use super::{
+    super::api::{Context, raw},
+    Call,
+};
 use crate::command::{
     argument::{Argument, Kind},
     options::{self, Place},
+    refusal::Refusal,
 };
 
-/// The specification of a command.
-pub(super) struct CommandSpec {
+/// A command.
+pub(super) struct Command {
     pub(super) name: &'static CStr,
+    /// Runs it and replies, or refuses without having replied.
+    pub(super) run: fn(&Call) -> Result<(), Refusal>,
     /// Flags of `RedisModule_CreateCommand`.
     pub(super) flags: &'static CStr,
     /// The number of words, including the name; negative for "at least".
@@ -40,10 +46,11 @@ pub(super) struct CommandSpec {
     pub(super) many_keys: bool,
 }
 
-impl CommandSpec {
+impl Command {
     /// A command that reads.
     pub(super) const READS: Self = Self {
         name: c"",
+        run: |_| Err(Refusal::INTERNAL),
         flags: c"readonly fast",
         arity: 2,
         uses: Uses::Reads,
@@ -89,7 +96,7 @@ pub(super) const OWN_SINCE: &CStr = c"0.1.0";
 /// Redis 7.4 and Valkey 8.
 pub(super) const CATEGORY: &CStr = c"bloom";
 
-impl CommandSpec {
+impl Command {
     /// Registers the command. The error is a line for the log.
     pub(super) fn register(
         &self,

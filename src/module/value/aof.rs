@@ -21,7 +21,7 @@ pub(super) unsafe extern "C" fn rewrite<const BLOB: bool>(
     // SAFETY: the server passes a name, for this call.
     let key = unsafe { Str::new(key) };
     // SAFETY: the server passes a live value.
-    unsafe { with_value("aof_rewrite", (), value, |value| emit::<BLOB>(stream, key, value)) };
+    unsafe { with_value(c"aof_rewrite", (), value, |value| emit::<BLOB>(stream, key, value)) };
 }
 
 fn emit<const BLOB: bool>(stream: Stream, key: Str, value: &Stored) {

@@ -73,7 +73,7 @@ pub(crate) fn register(ctx: Context) -> bool {
 const NO_METHODS: raw::RedisModuleTypeMethods = unsafe { std::mem::zeroed() };
 
 unsafe extern "C" fn free(value: *mut c_void) {
-    guarded("free", (), || {
+    guarded(c"free", (), || {
         // SAFETY: the server hands back what it was given, once.
         drop(unsafe { Stored::from_raw(value) });
     });
@@ -81,14 +81,14 @@ unsafe extern "C" fn free(value: *mut c_void) {
 
 unsafe extern "C" fn mem_usage(value: *const c_void) -> usize {
     // SAFETY: the server passes a live value.
-    unsafe { with_value("mem_usage", 0, value, Stored::memory) }
+    unsafe { with_value(c"mem_usage", 0, value, Stored::memory) }
 }
 
 /// How much work it is to free a value. Above 64 the server frees it in a background thread, which
 /// pays from 64 KiB on.
 unsafe extern "C" fn free_effort(_: *mut raw::RedisModuleString, value: *const c_void) -> usize {
     // SAFETY: the server passes a live value.
-    unsafe { with_value("free_effort", 1, value, |value| (value.bytes() / 1024) as usize + 1) }
+    unsafe { with_value(c"free_effort", 1, value, |value| (value.bytes() / 1024) as usize + 1) }
 }
 
 unsafe extern "C" fn copy(
@@ -116,7 +116,7 @@ unsafe extern "C" fn copy(
         )
     };
     // SAFETY: the server passes a live value.
-    unsafe { with_value("copy", std::ptr::null_mut(), value, duplicate) }
+    unsafe { with_value(c"copy", std::ptr::null_mut(), value, duplicate) }
 }
 
 /// For DEBUG DIGEST: sees every number and every bit, as they are saved.
@@ -124,5 +124,5 @@ unsafe extern "C" fn digest(digest: *mut raw::RedisModuleDigest, value: *mut c_v
     // SAFETY: the server passes its own sum, for this call.
     let mut digest = unsafe { Digest::new(digest) };
     // SAFETY: the server passes a live value.
-    unsafe { with_value("digest", (), value, |value| native::rdb::save(value, &mut digest)) };
+    unsafe { with_value(c"digest", (), value, |value| native::rdb::save(value, &mut digest)) };
 }

@@ -30,7 +30,7 @@ pub(super) unsafe extern "C" fn defrag(
     _: *mut raw::RedisModuleString,
     value: *mut *mut c_void,
 ) -> c_int {
-    guarded("defrag", 0, || {
+    guarded(c"defrag", 0, || {
         // SAFETY: the server passes its own context, for this call.
         let defrag = &unsafe { DefragContext::new(ctx) };
         // There is none in the first call for a value.

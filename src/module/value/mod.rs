@@ -5,7 +5,7 @@
 //! all commands are the same for both.
 
 use std::{
-    ffi::c_void,
+    ffi::{CStr, c_void},
     sync::atomic::{AtomicPtr, Ordering::Relaxed},
 };
 
@@ -257,7 +257,7 @@ impl Stored {
 /// `raw` came from [`Stored::into_raw`] or [`Stored::put_filled`]. Nothing writes to it or frees it
 /// until this returns: the server calls back between commands, or in a child process.
 unsafe fn with_value<T>(
-    entry: &str,
+    entry: &CStr,
     fallback: T,
     raw: *const c_void,
     body: impl FnOnce(&Stored) -> T,

@@ -38,7 +38,7 @@ pub(super) unsafe extern "C" fn save<const VALKEYS: bool>(
         _ => stream.unsigned(PLACEHOLDER),
     };
     // SAFETY: the server passes a live value.
-    unsafe { with_value("rdb_save", (), value, save) };
+    unsafe { with_value(c"rdb_save", (), value, save) };
 }
 
 /// Loads a value; `VALKEYS` is whether its type is valkey-bloom's. Null refuses the load.
@@ -46,7 +46,7 @@ pub(super) unsafe extern "C" fn load<const VALKEYS: bool>(
     io: *mut raw::RedisModuleIO,
     version: c_int,
 ) -> *mut c_void {
-    guarded("rdb_load", std::ptr::null_mut(), || {
+    guarded(c"rdb_load", std::ptr::null_mut(), || {
         // SAFETY: the server passes its stream, for this call.
         let mut stream = unsafe { Stream::new(io) };
         let ceiling = limit::ADDRESSABLE;
