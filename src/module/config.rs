@@ -16,7 +16,7 @@ use std::{
 };
 
 use super::{
-    api::{Context, OwnedStr, Str, free_string, raw},
+    api::{Context, ERR, OK, OwnedStr, Str, free_string, raw},
     panic_guard::guarded,
 };
 use crate::{
@@ -284,7 +284,7 @@ unsafe extern "C" fn get(_: *const c_char, private: *mut c_void) -> *mut raw::Re
     guarded(c"config get", null_mut(), || {
         // SAFETY: `Name::register` handed this pointer to the server; the names are static.
         let text = unsafe { &*private.cast::<Name>() }.setting.text();
-        let text = OwnedStr::new(text.as_bytes()).map_or(null_mut(), OwnedStr::into_ptr);
+        let text = OwnedStr::new(text.as_bytes()).into_ptr();
         free_string(LENT.swap(text, Relaxed));
         text
     })
@@ -296,19 +296,15 @@ unsafe extern "C" fn set(
     private: *mut c_void,
     error: *mut *mut raw::RedisModuleString,
 ) -> c_int {
-    guarded(c"config set", raw::REDISMODULE_ERR as c_int, || {
+    guarded(c"config set", ERR, || {
         // SAFETY: the server's own string, for this call.
         let value = unsafe { Str::new(value) };
         // SAFETY: as in `get`.
         let Err(why) = unsafe { &*private.cast::<Name>() }.set(value.bytes()) else {
-            return raw::REDISMODULE_OK as c_int;
+            return OK;
         };
-        if let Some(why) = OwnedStr::new(why.as_bytes())
-            && !error.is_null()
-        {
-            // SAFETY: the server passes a place for the text, which it then owns.
-            unsafe { *error = why.into_ptr() };
-        }
-        raw::REDISMODULE_ERR as c_int
+        // SAFETY: the server passes a place for the text, which it then owns.
+        unsafe { *error = OwnedStr::new(why.as_bytes()).into_ptr() };
+        ERR
     })
 }

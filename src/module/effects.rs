@@ -201,5 +201,5 @@ pub(crate) fn placeholder(ctx: Context, key: Str, deleted: bool, begun: Option<(
 }
 
 fn owned<'a>(words: impl IntoIterator<Item = &'a [u8]>) -> Vec<OwnedStr> {
-    words.into_iter().filter_map(OwnedStr::new).collect()
+    words.into_iter().map(OwnedStr::new).collect()
 }

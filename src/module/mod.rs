@@ -33,7 +33,7 @@ mod value;
 
 use std::ffi::{c_int, c_void};
 
-use api::{Context, Str, raw};
+use api::{Context, ERR, OK, Str, raw};
 use panic_guard::guarded;
 
 use crate::filter;
@@ -76,12 +76,12 @@ pub unsafe extern "C" fn RedisModule_OnLoad(
             raw::REDISMODULE_APIVER_1 as c_int,
         )
     };
-    if filled != raw::REDISMODULE_OK as c_int {
+    if filled != OK {
         // The table is filled all the same: only the name was refused.
         guarded(c"load", (), || Context::none().warn(NAME_TAKEN));
-        return raw::REDISMODULE_ERR as c_int;
+        return ERR;
     }
-    guarded(c"load", raw::REDISMODULE_ERR as c_int, || {
+    guarded(c"load", ERR, || {
         // SAFETY: `ctx` is the server's own context, alive until this function returns.
         let ctx = unsafe { Context::new(ctx) };
         let arguments: &[Str] = match usize::try_from(argc) {
@@ -93,10 +93,10 @@ pub unsafe extern "C" fn RedisModule_OnLoad(
             _ => &[],
         };
         match load(ctx, arguments) {
-            Ok(()) => raw::REDISMODULE_OK as c_int,
+            Ok(()) => OK,
             Err(why) => {
                 ctx.warn(&format!("not loaded: {why}"));
-                raw::REDISMODULE_ERR as c_int
+                ERR
             }
         }
     })
@@ -106,7 +106,6 @@ fn load(ctx: Context, arguments: &[Str]) -> Result<(), String> {
     if api::is_too_old() {
         return Err("this server is too old: Redis 7.0 or later, or Valkey, is needed".into());
     }
-    api::load_extra_functions();
     // HANDLE_IO_ERRORS: a damaged stream is a failed load, not a crash.
     // HANDLE_REPL_ASYNC_LOAD: a load shares no state with live keys, so replicas may serve reads.
     // NO_IMPLICIT_SIGNAL_MODIFIED: opening a key for writing does not mark it as modified.

@@ -120,9 +120,10 @@ fn turn(ctx: Context) {
 
 /// Sweeps a slice of a window. Returns whether there may be more to do.
 fn sweep(ctx: Context, (database, name): &Place) -> bool {
-    let Some(name) = OwnedStr::new(name).filter(|_| ctx.select_database(*database)) else {
+    if !ctx.select_database(*database) {
         return false;
-    };
+    }
+    let name = OwnedStr::new(name);
     let name = name.as_str();
     let mut key = Key::open(ctx, name, Access::Write);
     let Ok(Some(Stored::Pages(paged))) = Stored::complete_in_key(&mut key) else {

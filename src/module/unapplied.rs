@@ -10,11 +10,11 @@
 use std::{
     ffi::c_int,
     fmt::Display,
-    sync::atomic::{AtomicBool, Ordering::Relaxed},
+    sync::atomic::{AtomicBool, AtomicI64, Ordering::Relaxed},
 };
 
 use super::{
-    api::{Access, Context, Key, Pace, Str, logged, raw},
+    api::{Access, Context, Key, Str, logged, raw},
     effects, limit, stats,
     value::Stored,
 };
@@ -24,7 +24,7 @@ use crate::codec::native::dump;
 /// so that warnings that clients cause do not hide them, and each line has the total.
 #[cold]
 pub(crate) fn report(ctx: Context, what: &[u8], key: &[u8], why: impl Display) {
-    static PACE: Pace = Pace::new();
+    static PACE: AtomicI64 = AtomicI64::new(0);
     stats::UNAPPLIED.add(1);
     ctx.warn_at(&PACE, || {
         format!(

@@ -1,16 +1,15 @@
 //! The server's API: calls of its functions, and safe types over its pointers.
 //!
-//! The server fills a table of function pointers when it loads the module. The allocator and
-//! `call!` read it. `call!` passes any pointer, so only this directory can use it. A pointer of the
-//! server becomes one of these types by an `unsafe fn new`, in an entry point or a callback, and
-//! lives no longer than that call. The load entry refuses a server that `is_too_old`.
+//! The server fills a table of function pointers when it loads the module. `call!` passes any
+//! pointer to them, so only this directory can use it. A pointer of the server becomes one of these
+//! types by an `unsafe fn new`, in an entry or a callback, and lives no longer than that call.
 //!
 //! The `RedisString` of the `redis-module` crate is not used, because it retains, copies and frees
 //! every argument of every command.
 
 use std::{
     ffi::{c_int, c_longlong},
-    sync::OnceLock,
+    sync::LazyLock,
 };
 
 pub(crate) use redis_module::raw;
@@ -31,15 +30,15 @@ macro_rules! call {
 }
 
 mod context;
-mod io;
-mod key;
-mod registration;
-mod string;
+mod handles;
 
-pub(crate) use context::{Context, Pace};
-pub(crate) use io::{Digest, Stream};
-pub(crate) use key::{Access, Key};
-pub(crate) use string::{OwnedStr, Str, free_string, logged};
+pub(crate) use context::Context;
+pub(crate) use handles::{Access, Digest, Key, OwnedStr, Str, Stream, free_string, logged};
+
+/// What functions of the server and callbacks return.
+pub(crate) const OK: c_int = raw::REDISMODULE_OK as c_int;
+/// As [`OK`], for a failure.
+pub(crate) const ERR: c_int = raw::REDISMODULE_ERR as c_int;
 
 /// Whether the server is Redis 6.2 or older, which lack functions that the module needs. Redis 7.0
 /// has all of them.
@@ -51,17 +50,11 @@ pub(crate) fn is_too_old() -> bool {
 /// `RedisModule_MustObeyClient(ctx)`, which Valkey has since 8.1 and the bindings lack.
 type MustObeyClient = unsafe extern "C" fn(*mut raw::RedisModuleCtx) -> c_int;
 
-static MUST_OBEY_CLIENT: OnceLock<MustObeyClient> = OnceLock::new();
-
-/// Gets the functions that are not in the table from the server. The load entry calls this once.
-pub(crate) fn load_extra_functions() {
-    let mut found: Option<MustObeyClient> = None;
+static MUST_OBEY_CLIENT: LazyLock<Option<MustObeyClient>> = LazyLock::new(|| {
+    let mut found = None;
     call!(RedisModule_GetApi(c"RedisModule_MustObeyClient".as_ptr(), (&raw mut found).cast()));
-    if let Some(function) = found {
-        // Nothing else sets it, so this cannot fail.
-        let _ = MUST_OBEY_CLIENT.set(function);
-    }
-}
+    found
+});
 
 /// The share of `maxmemory` that is used.
 pub(crate) fn used_memory_ratio() -> f32 {

@@ -13,7 +13,7 @@ use crate::{
     command::refusal::Refusal,
     filter::{Demand, Error, Member, Union, Unmergeable},
     module::{
-        api::{Access, Key, Str},
+        api::{Access, Context, Key, Str},
         effects::{self, Growth},
         limit, stats,
         value::Stored,
@@ -38,7 +38,7 @@ fn bf_merge(call: &Call) -> Result<(), Refusal> {
     let own = names.iter().any(|source| source.bytes() == name.bytes());
     let mut names: Vec<Str> = names.to_vec();
     names.retain(|name| seen.insert(name.bytes()));
-    Key::settle(ctx, name, names.iter().copied());
+    settle(ctx, name, &names);
     let mut keys: Vec<Key> =
         names.iter().map(|&name| Key::open(ctx, name, Access::Write)).collect();
     let mut key = Key::open(ctx, name, Access::Write);
@@ -84,6 +84,20 @@ fn bf_merge(call: &Call) -> Result<(), Refusal> {
     }
     ctx.reply_simple(c"OK");
     Ok(())
+}
+
+/// Makes the server publish what it has to say about keys before any of them is held open: a
+/// subscriber in another module may delete a key, and with it the value of an open one.
+///
+/// Opening for writing deletes an expired key and publishes `expired`; opening for reading
+/// publishes `keymiss`. The command then opens all keys for writing, which publishes nothing
+/// about a missing one.
+fn settle(ctx: Context, destination: Str, sources: &[Str]) {
+    drop(Key::open(ctx, destination, Access::Write));
+    for &name in sources {
+        drop(Key::open(ctx, name, Access::Write));
+        drop(Key::open(ctx, name, Access::Read));
+    }
 }
 
 /// A complete value as a part of a union.

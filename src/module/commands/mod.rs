@@ -14,7 +14,7 @@ use std::{
 use registration::{Command, Uses};
 
 use super::{
-    api::{Context, Str, logged, raw},
+    api::{Context, OK, Str, logged, raw},
     limit,
     panic_guard::guarded,
     stats, unapplied,
@@ -94,7 +94,7 @@ fn run(command: &Command, ctx: Context, words: &[Str]) -> c_int {
     if !finished {
         guarded(command.name, (), || call.refuse(Refusal::INTERNAL));
     }
-    raw::REDISMODULE_OK as c_int
+    OK
 }
 
 /// A command as it was called.
