@@ -17,7 +17,7 @@ use std::{
 
 use super::{
     api::{Context, ERR, OK, OwnedStr, Str, free_string, raw},
-    panic_guard::guarded,
+    guarded,
 };
 use crate::{
     command::number,

@@ -11,7 +11,7 @@ use std::{
 
 use redis_module::raw::{self, Status, add_info_field_unsigned_long_long, add_info_section};
 
-use super::panic_guard::guarded;
+use super::guarded;
 use crate::{
     codec::native::Load,
     filter::{Filter, Layer, paged::Paged},

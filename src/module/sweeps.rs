@@ -21,8 +21,7 @@ use std::{
 
 use super::{
     api::{Access, Context, Key, OwnedStr, raw, replication_is_paused},
-    effects, limit,
-    panic_guard::guarded,
+    effects, guarded, limit,
     stats::Share,
     value::Stored,
 };

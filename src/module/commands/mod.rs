@@ -15,9 +15,7 @@ use registration::{Command, Uses};
 
 use super::{
     api::{Context, OK, Str, logged, raw},
-    limit,
-    panic_guard::guarded,
-    stats, unapplied,
+    guarded, limit, stats, unapplied,
 };
 use crate::{
     codec,

@@ -22,8 +22,7 @@ use crate::{
     codec::{native, valkey_bloom},
     module::{
         api::{Context, Digest, Str, logged, raw},
-        panic_guard::guarded,
-        stats, unapplied,
+        guarded, stats, unapplied,
     },
 };
 

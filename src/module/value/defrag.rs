@@ -18,7 +18,7 @@ use redis_module::{defrag::DefragContext, raw, raw::Status};
 use super::Stored;
 use crate::{
     filter::{Filter, paged::Paged},
-    module::{panic_guard::guarded, stats},
+    module::{guarded, stats},
 };
 
 /// The largest array that is moved, in bytes. A copy of this size takes about 100 microseconds.

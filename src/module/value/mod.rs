@@ -24,7 +24,7 @@ use crate::{
     filter::{self, Expansion, Family, Filter, Params, paged::Paged},
     module::{
         api::{Key, clock, malloc_size, raw},
-        panic_guard::guarded,
+        guarded,
         stats::{self, Share},
     },
     sharding::Shard,

@@ -13,9 +13,7 @@ use crate::{
     filter::{Error as FilterError, Family},
     module::{
         api::{Stream, logged, raw},
-        limit,
-        panic_guard::guarded,
-        stats, unapplied,
+        guarded, limit, stats, unapplied,
     },
 };
 
