@@ -5,15 +5,16 @@
 //! the configuration file or to the registered default. A setting may have two names. So a default
 //! is ignored at that time: it must not override the value of the other name.
 //!
-//! Every value is kept as 64 bits and goes to and from the server as text. The server also
-//! has numeric settings, but it refuses or wraps some numbers before it asks the module, and
-//! versions differ in which.
+//! Every value is 64 bits here and text for the server. Of numeric settings the server refuses or
+//! wraps some numbers before it asks the module, and versions differ in which.
 
 use std::{
     ffi::{CStr, CString, c_char, c_int, c_void},
     ptr::null_mut,
     sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, Ordering::Relaxed},
 };
+
+use Role::{Alias, Cuckoo, Own, Unused};
 
 use super::{
     api::{Context, ERR, OK, OwnedStr, Str, free_string, raw},
@@ -35,14 +36,6 @@ pub(crate) static LAYOUT: Setting = Setting::new(Kind::Choice(["native", "redisb
 const SWITCH: Kind = Kind::Choice(["no", "yes"]);
 const CUCKOO: Kind = Kind::Integer(0, i64::MAX as u64);
 
-/// Every setting of ours with its value, for the log.
-pub(crate) fn shown() -> String {
-    let own = NAMES.iter().filter(|name| name.role == Role::Own);
-    own.map(|name| format!("{} {}", name.shown(), name.setting.text()))
-        .collect::<Vec<_>>()
-        .join(", ")
-}
-
 /// The values of settings that have no effect here. Each has the default of RedisBloom or
 /// valkey-bloom, so that CONFIG REWRITE writes the same lines as with that module.
 static UNUSED: [Setting; 8] = [
@@ -60,24 +53,24 @@ static UNUSED: [Setting; 8] = [
 /// of one setting, our name wins, because it comes later. Exception: a line that states the default
 /// is ignored, because the server also sets the default for a missing line.
 static NAMES: [Name; 18] = [
-    Name { name: c"bloom-fp-rate", role: Role::Alias, setting: &ERROR_RATE },
-    Name { name: c"bloom-capacity", role: Role::Alias, setting: &INITIAL_SIZE },
-    Name { name: c"bloom-expansion", role: Role::Alias, setting: &EXPANSION_FACTOR },
-    Name { name: c"bloom-memory-usage-limit", role: Role::Alias, setting: &MAX_FILTER_BYTES },
-    Name { name: c"error-rate", role: Role::Own, setting: &ERROR_RATE },
-    Name { name: c"initial-size", role: Role::Own, setting: &INITIAL_SIZE },
-    Name { name: c"expansion-factor", role: Role::Own, setting: &EXPANSION_FACTOR },
-    Name { name: c"max-filter-bytes", role: Role::Own, setting: &MAX_FILTER_BYTES },
-    Name { name: c"missing-key-error", role: Role::Own, setting: &MISSING_KEY_ERROR },
-    Name { name: c"layout", role: Role::Own, setting: &LAYOUT },
-    Name { name: c"bloom-tightening-ratio", role: Role::Unused, setting: &UNUSED[0] },
-    Name { name: c"bloom-use-random-seed", role: Role::Unused, setting: &UNUSED[1] },
-    Name { name: c"bloom-defrag-enabled", role: Role::Unused, setting: &UNUSED[2] },
-    Name { name: c"cf-bucket-size", role: Role::Cuckoo, setting: &UNUSED[3] },
-    Name { name: c"cf-initial-size", role: Role::Cuckoo, setting: &UNUSED[4] },
-    Name { name: c"cf-max-iterations", role: Role::Cuckoo, setting: &UNUSED[5] },
-    Name { name: c"cf-expansion-factor", role: Role::Cuckoo, setting: &UNUSED[6] },
-    Name { name: c"cf-max-expansions", role: Role::Cuckoo, setting: &UNUSED[7] },
+    Name { name: c"bloom-fp-rate", role: Alias, setting: &ERROR_RATE },
+    Name { name: c"bloom-capacity", role: Alias, setting: &INITIAL_SIZE },
+    Name { name: c"bloom-expansion", role: Alias, setting: &EXPANSION_FACTOR },
+    Name { name: c"bloom-memory-usage-limit", role: Alias, setting: &MAX_FILTER_BYTES },
+    Name { name: c"error-rate", role: Own, setting: &ERROR_RATE },
+    Name { name: c"initial-size", role: Own, setting: &INITIAL_SIZE },
+    Name { name: c"expansion-factor", role: Own, setting: &EXPANSION_FACTOR },
+    Name { name: c"max-filter-bytes", role: Own, setting: &MAX_FILTER_BYTES },
+    Name { name: c"missing-key-error", role: Own, setting: &MISSING_KEY_ERROR },
+    Name { name: c"layout", role: Own, setting: &LAYOUT },
+    Name { name: c"bloom-tightening-ratio", role: Unused, setting: &UNUSED[0] },
+    Name { name: c"bloom-use-random-seed", role: Unused, setting: &UNUSED[1] },
+    Name { name: c"bloom-defrag-enabled", role: Unused, setting: &UNUSED[2] },
+    Name { name: c"cf-bucket-size", role: Cuckoo, setting: &UNUSED[3] },
+    Name { name: c"cf-initial-size", role: Cuckoo, setting: &UNUSED[4] },
+    Name { name: c"cf-max-iterations", role: Cuckoo, setting: &UNUSED[5] },
+    Name { name: c"cf-expansion-factor", role: Cuckoo, setting: &UNUSED[6] },
+    Name { name: c"cf-max-expansions", role: Cuckoo, setting: &UNUSED[7] },
 ];
 
 /// A name that the server knows a setting by.
@@ -97,6 +90,13 @@ enum Role {
     Unused,
     /// A setting of RedisBloom's cuckoo filters. Its name never gets a prefix.
     Cuckoo,
+}
+
+/// Every setting of ours with its value, for the log.
+pub(crate) fn shown() -> String {
+    let own = NAMES.iter().filter(|name| name.role == Own);
+    let shown = own.map(|name| format!("{} {}", name.shown(), name.setting.text()));
+    shown.collect::<Vec<_>>().join(", ")
 }
 
 /// A setting. The server reads and sets settings in its main thread alone.
@@ -149,10 +149,9 @@ impl Setting {
                 return Err(format!("{name} must be in the range (0.000000, 1.000000)"));
             }
             Kind::Choice([no, yes]) => {
-                let chosen =
-                    [no, yes].iter().position(|word| text.eq_ignore_ascii_case(word.as_bytes()));
+                let is = |word: &str| text.eq_ignore_ascii_case(word.as_bytes());
                 let unknown = || format!("{name} must be '{yes}' or '{no}'");
-                return chosen.map(|place| place as u64).ok_or_else(unknown);
+                return if is(no) || is(yes) { Ok(is(yes).into()) } else { Err(unknown()) };
             }
             Kind::Integer(min, max) => (min, max, number::integer::<i128>(text)),
             Kind::Bytes => (0, i64::MAX.unsigned_abs(), bytes(text)),
@@ -164,8 +163,7 @@ impl Setting {
     }
 }
 
-/// A number of bytes, perhaps with one of the server's units: `k` is 1,000 and `kb` 1,024, and so
-/// on.
+/// A number of bytes, perhaps with one of the server's units.
 fn bytes(text: &[u8]) -> Option<i128> {
     let digits = text.iter().take_while(|byte| byte.is_ascii_digit()).count();
     let (digits, unit) = text.split_at_checked(digits)?;
@@ -194,9 +192,9 @@ pub(crate) fn register(ctx: Context, arguments: &[Str], unprefixed: bool) -> Res
     UNPREFIXED.store(unprefixed, Relaxed);
     for name in &NAMES {
         let fits = match name.role {
-            Role::Own => true,
-            Role::Alias | Role::Unused => !unprefixed,
-            Role::Cuckoo => unprefixed,
+            Own => true,
+            Alias | Unused => !unprefixed,
+            Cuckoo => unprefixed,
         };
         if fits && !name.register(ctx) {
             return Err(format!("the server refuses the setting {}", name.shown()));
@@ -209,9 +207,7 @@ pub(crate) fn register(ctx: Context, arguments: &[Str], unprefixed: bool) -> Res
     Ok(())
 }
 
-/// Takes the load arguments, pairs of a name and a value, as RedisBloom has them (`ERROR_RATE`). An
-/// unknown name is refused: a server with a setting that has no effect is worse than one that does
-/// not start.
+/// Takes the load arguments, pairs of a name and a value, as RedisBloom has them (`ERROR_RATE`).
 fn take_arguments(ctx: Context, arguments: &[Str]) -> Result<(), String> {
     // Tools that template the line leave an empty argument where they have none.
     let arguments = match arguments {
@@ -224,7 +220,7 @@ fn take_arguments(ctx: Context, arguments: &[Str]) -> Result<(), String> {
         let value = words.next().ok_or_else(|| format!("load argument {given} has no value"))?;
         let plain = given.to_ascii_lowercase().replace('_', "-");
         let plain = plain.strip_prefix("bf-").unwrap_or(&plain);
-        let mut names = NAMES.iter().filter(|name| matches!(name.role, Role::Own | Role::Cuckoo));
+        let mut names = NAMES.iter().filter(|name| matches!(name.role, Own | Cuckoo));
         let Some(name) = names.find(|name| name.name.to_bytes() == plain.as_bytes()) else {
             return Err(format!("load argument {given} is not known"));
         };
@@ -232,7 +228,7 @@ fn take_arguments(ctx: Context, arguments: &[Str]) -> Result<(), String> {
         let value = value.map_err(|why| format!("bad load argument: {why}"))?;
         name.setting.default.store(value, Relaxed);
         name.setting.bits.store(value, Relaxed);
-        if name.role == Role::Cuckoo {
+        if name.role == Cuckoo {
             ctx.warn(&format!("load argument {given} has no effect here"));
         }
     }
@@ -242,11 +238,9 @@ fn take_arguments(ctx: Context, arguments: &[Str]) -> Result<(), String> {
 impl Name {
     /// As the operator writes it.
     fn shown(&self) -> String {
-        if self.role == Role::Cuckoo {
-            return self.name.to_string_lossy().into_owned();
-        }
+        let name = self.name.to_string_lossy();
         let join = if UNPREFIXED.load(Relaxed) { '-' } else { '.' };
-        format!("bf{join}{}", self.name.to_string_lossy())
+        if self.role == Cuckoo { name.into_owned() } else { format!("bf{join}{name}") }
     }
 
     /// Registers it with the default of its setting; false if the server refuses.
@@ -255,7 +249,7 @@ impl Name {
             true => (self.shown(), raw::REDISMODULE_CONFIG_UNPREFIXED),
             false => (self.name.to_string_lossy().into_owned(), raw::REDISMODULE_CONFIG_DEFAULT),
         };
-        let hidden = if self.role == Role::Cuckoo { raw::REDISMODULE_CONFIG_HIDDEN } else { 0 };
+        let hidden = if self.role == Cuckoo { raw::REDISMODULE_CONFIG_HIDDEN } else { 0 };
         let name = CString::new(name).unwrap_or_default();
         let default = CString::new(self.setting.text()).unwrap_or_default();
         ctx.register_setting(&name, &default, flags | hidden, Some(get), Some(set), self)
@@ -270,7 +264,7 @@ impl Name {
             return Ok(());
         }
         setting.bits.store(new, Relaxed);
-        if matches!(self.role, Role::Unused | Role::Cuckoo) {
+        if matches!(self.role, Unused | Cuckoo) {
             Context::none().warn(&format!("bf: the setting {name} has no effect here"));
         }
         Ok(())
