@@ -54,10 +54,10 @@ pub(super) const ADD: Command = Command {
 };
 
 fn bf_add(call: &Call) -> Result<(), Refusal> {
-    let (name, [item]) = call.key_and()?;
+    let [item] = call.exactly()?;
     let (bytes, items) = (item.bytes(), std::slice::from_ref(&item));
-    let lookahead = Lookahead::new(name.bytes(), bytes);
-    let mut key = Key::open(call.ctx, name, Access::Write);
+    let lookahead = Lookahead::new(call.key.bytes(), bytes);
+    let mut key = Key::open(call.ctx, call.key, Access::Write);
     let Some(value) = Stored::complete_in_key(&mut key)? else {
         return reply_one(call, &add(call, key, None, items, true)?);
     };
@@ -82,7 +82,7 @@ fn bf_add(call: &Call) -> Result<(), Refusal> {
     stats::ADDS.add(1);
     if addition.changed {
         drop(key);
-        effects::announce(call.ctx, name, None, &Items::All, growth);
+        effects::announce(call.ctx, call.key, None, &Items::All, growth);
     }
     call.ctx.reply_bool(addition.new);
     Ok(())
@@ -106,8 +106,8 @@ pub(super) const MADD: Command = Command {
 };
 
 fn bf_madd(call: &Call) -> Result<(), Refusal> {
-    let (name, items) = call.key_and_rest(1)?;
-    add(call, Key::open(call.ctx, name, Access::Write), None, items, true)?.reply(call);
+    let key = Key::open(call.ctx, call.key, Access::Write);
+    add(call, key, None, call.words, true)?.reply(call);
     Ok(())
 }
 
@@ -128,15 +128,14 @@ pub(super) const INSERT: Command = Command {
 };
 
 fn bf_insert(call: &Call) -> Result<(), Refusal> {
-    let (name, words) = call.key_and_rest(2)?;
-    let mut words = words.iter();
+    let mut words = call.words.iter();
     let obeyed = || call.ctx.is_replayed();
     let (options, has_items) = args::insert(&mut words.by_ref().map(|word| word.bytes()), obeyed)?;
     let items = words.as_slice();
     if has_items && items.is_empty() {
         return Err(Refusal::ARITY);
     }
-    let key = Key::open(call.ctx, name, Access::Write);
+    let key = Key::open(call.ctx, call.key, Access::Write);
     add(call, key, Some(&options), items, false)?.reply(call);
     Ok(())
 }
@@ -221,11 +220,10 @@ fn announce<'a>(
     items: impl Batch<'a>,
     verbatim: bool,
 ) -> Result<Added, Refusal> {
-    let (name, _) = call.key_and_rest(0)?;
     drop(key);
     stats::ADDS.add((added.new.count() + usize::from(added.error.is_some())) as u64);
     let changed = added.items(items, verbatim && created.is_none());
-    effects::announce(call.ctx, name, created, &changed, added.growth);
+    effects::announce(call.ctx, call.key, created, &changed, added.growth);
     Ok(added)
 }
 
@@ -470,7 +468,7 @@ impl Before {
         let made = paged.pages().pages().len().saturating_sub(self.pages);
         let leaves = paged.release(made + FREED);
         if looks && (sweeps || leaves) {
-            sweeps::begin(call.ctx, call.key());
+            sweeps::begin(call.ctx, call.key.bytes());
         }
         Growth { shift, opened: opened > 0, layers, filled }
     }

@@ -36,11 +36,10 @@ pub(super) const BULKADD: Command = Command {
 };
 
 fn bf_bulkadd(call: &Call) -> Result<(), Refusal> {
-    let (name, words) = call.key_and_rest(2)?;
-    let mut words = words.iter();
+    let mut words = call.words.iter();
     let (options, format) = args::bulk_add(&mut words.by_ref().map(|word| word.bytes()))?;
     let items = Packed::new(format, blob(words.as_slice())?)?;
-    let key = Key::open(call.ctx, name, Access::Write);
+    let key = Key::open(call.ctx, call.key, Access::Write);
     let added = add::add(call, key, Some(&options), items, true)?;
     let new = &added.new;
     reply(call, new.count(), &packed::pack_answers(new.iter()), added.error);
@@ -59,11 +58,10 @@ pub(super) const BULKEXISTS: Command = Command {
 };
 
 fn bf_bulkexists(call: &Call) -> Result<(), Refusal> {
-    let (name, words) = call.key_and_rest(2)?;
-    let mut words = words.iter();
+    let mut words = call.words.iter();
     let format = args::bulk_exists(&mut words.by_ref().map(|word| word.bytes()))?;
     let items = Packed::new(format, blob(words.as_slice())?)?;
-    let (count, bits) = match ask(call, name, items)? {
+    let (count, bits) = match ask(call, items)? {
         Some(found) => (found.count(), packed::pack_answers(found.iter())),
         None => {
             let count = items.items().count();

@@ -50,8 +50,8 @@ pub(super) const COUNT: Command = Command {
 };
 
 fn bf_count(call: &Call) -> Result<(), Refusal> {
-    let (name, [item]) = call.key_and()?;
-    let mut key = Key::open(call.ctx, name, Access::Read);
+    let [item] = call.exactly()?;
+    let mut key = Key::open(call.ctx, call.key, Access::Read);
     let paged = counting(call, &mut key, &[item])?;
     let count = paged.map_or(0, |paged| paged.count(paged.hash(item.bytes())));
     call.ctx.reply_integer(count);
@@ -68,8 +68,8 @@ pub(super) const DEL: Command = Command {
 };
 
 fn bf_del(call: &Call) -> Result<(), Refusal> {
-    let (name, items) = call.key_and_rest(1)?;
-    let mut key = Key::open(call.ctx, name, Access::Write);
+    let items = call.words;
+    let mut key = Key::open(call.ctx, call.key, Access::Write);
     let mut gone = Chunks::default();
     if let Some(paged) = counting(call, &mut key, items)? {
         let (before, refused) = (Share::of_pages(paged), paged.refused_deletions());
@@ -81,7 +81,7 @@ fn bf_del(call: &Call) -> Result<(), Refusal> {
     stats::DELETES.add(items.len() as u64);
     let all = gone.ones() == items.len();
     let changed = if all { Items::All } else { items.select(gone.each()) };
-    effects::deleted(call.ctx, name, &changed);
+    effects::deleted(call.ctx, call.key, &changed);
     // A primary sends what it has deleted, and nothing else.
     if !all {
         call.report_unapplied(c"an item was not deleted");

@@ -35,8 +35,8 @@ pub(super) const SCANDUMP: Command = Command {
 };
 
 fn bf_scandump(call: &Call) -> Result<(), Refusal> {
-    let (name, [iterator]) = call.key_and()?;
-    let mut key = Key::open(call.ctx, name, Access::Read);
+    let [iterator] = call.exactly()?;
+    let mut key = Key::open(call.ctx, call.key, Access::Read);
     let value = &*Stored::complete_in_key(&mut key)?.ok_or(Refusal::NOT_FOUND)?;
     let chunk = match number::integer(iterator.bytes()).ok_or(Refusal::BAD_ITERATOR)? {
         0 => Some(dump::header(value)),
@@ -62,9 +62,9 @@ pub(super) const LOADCHUNK: Command = Command {
 };
 
 fn bf_loadchunk(call: &Call) -> Result<(), Refusal> {
-    let (name, [iterator, data]) = call.key_and()?;
+    let [iterator, data] = call.exactly()?;
     let iterator = number::integer(iterator.bytes()).ok_or(Refusal::BAD_ITERATOR)?;
-    let mut key = Key::open(call.ctx, name, Access::Write);
+    let mut key = Key::open(call.ctx, call.key, Access::Write);
     let refused = |error| call.refused(error, Refusal::of_chunk(error));
     let (taken, finished) = match Stored::in_key(&mut key)? {
         None if iterator == 1 => {
@@ -86,7 +86,7 @@ fn bf_loadchunk(call: &Call) -> Result<(), Refusal> {
     // A last chunk that found no memory to finish the load is replicated, too: it was taken,
     // and sending any chunk again finishes the load.
     if taken != Taken::Repeated {
-        effects::loaded(call.ctx, name, complete);
+        effects::loaded(call.ctx, call.key, complete);
     }
     finished.map_err(refused)?;
     call.ctx.reply_simple(c"OK");

@@ -14,7 +14,7 @@ use crate::{
     command::refusal::Refusal,
     filter::paged::Paged,
     module::{
-        api::{Access, Key, Str},
+        api::{Access, Key},
         config,
         lookahead::Lookahead,
         stats,
@@ -34,10 +34,10 @@ pub(super) const EXISTS: Command = Command {
 };
 
 fn bf_exists(call: &Call) -> Result<(), Refusal> {
-    let (name, [item]) = call.key_and()?;
+    let [item] = call.exactly()?;
     let bytes = item.bytes();
-    let lookahead = Lookahead::new(name.bytes(), bytes);
-    let mut key = Key::open(call.ctx, name, Access::Read);
+    let lookahead = Lookahead::new(call.key.bytes(), bytes);
+    let mut key = Key::open(call.ctx, call.key, Access::Read);
     let found = match Stored::in_key(&mut key)? {
         Some(Stored::Layers(filter)) => {
             check_shard(call, filter.shard(), once(bytes))?;
@@ -76,10 +76,9 @@ pub(super) const MEXISTS: Command = Command {
 };
 
 fn bf_mexists(call: &Call) -> Result<(), Refusal> {
-    let (name, items) = call.key_and_rest(1)?;
-    match ask(call, name, items)? {
+    match ask(call, call.words)? {
         Some(found) => call.reply_each(found.count(), found.each(), None),
-        None => call.reply_each(items.len(), items.iter().map(|_| false), None),
+        None => call.reply_each(call.words.len(), call.words.iter().map(|_| false), None),
     }
     Ok(())
 }
@@ -87,12 +86,8 @@ fn bf_mexists(call: &Call) -> Result<(), Refusal> {
 /// Queries the filter in a key for items, and counts them; `None` for a missing key, which has none
 /// of them. All answers are there before the reply begins: an array that stops in the middle leaves
 /// the client out of step.
-pub(super) fn ask<'a>(
-    call: &Call,
-    name: Str,
-    items: impl Batch<'a>,
-) -> Result<Option<Chunks>, Refusal> {
-    let mut key = Key::open(call.ctx, name, Access::Read);
+pub(super) fn ask<'a>(call: &Call, items: impl Batch<'a>) -> Result<Option<Chunks>, Refusal> {
+    let mut key = Key::open(call.ctx, call.key, Access::Read);
     let (mut found, items) = (Chunks::default(), items.items());
     let Some(filter) = queried(&mut key)? else {
         stats::CHECKS.add(items.count() as u64);

@@ -32,8 +32,7 @@ pub(super) const FORGET: Command = Command {
 };
 
 fn bf_forget(call: &Call) -> Result<(), Refusal> {
-    let (name, []) = call.key_and()?;
-    let mut key = Key::open(call.ctx, name, Access::Write);
+    let mut key = Key::open(call.ctx, call.key, Access::Write);
     let paged = window(Stored::complete_in_key(&mut key)?)?;
     // A replica forgets when its primary does.
     if limit::must_obey(call.ctx) {
@@ -48,10 +47,10 @@ fn bf_forget(call: &Call) -> Result<(), Refusal> {
     let forgotten = oldest(paged).saturating_sub(first);
     drop(key);
     if let Some(shift) = shift {
-        effects::shifted(call.ctx, name, shift);
+        effects::shifted(call.ctx, call.key, shift);
     }
     // An unfinished pass may be left after a restart or a promotion.
-    sweeps::begin(call.ctx, name.bytes());
+    sweeps::begin(call.ctx, call.key.bytes());
     call.ctx.reply_integer(forgotten);
     Ok(())
 }
@@ -86,8 +85,8 @@ pub(super) const SHIFT: Command = Command {
 };
 
 fn bf_shift(call: &Call) -> Result<(), Refusal> {
-    let (name, [word, number]) = call.key_and()?;
-    let mut key = Key::open(call.ctx, name, Access::Write);
+    let [word, number] = call.exactly()?;
+    let mut key = Key::open(call.ctx, call.key, Access::Write);
     let filter = Stored::complete_in_key(&mut key)?;
     if !call.ctx.is_replayed() {
         return Err(Refusal::NOT_REPLICATED);
@@ -99,9 +98,9 @@ fn bf_shift(call: &Call) -> Result<(), Refusal> {
     before.changed(call, paged, Some(shift));
     drop(key);
     if let Shift::Sweep { .. } = shift {
-        effects::replicate_shift(call.ctx, name, shift);
+        effects::replicate_shift(call.ctx, call.key, shift);
     } else {
-        effects::shifted(call.ctx, name, shift);
+        effects::shifted(call.ctx, call.key, shift);
     }
     call.ctx.reply_simple(c"OK");
     Ok(())

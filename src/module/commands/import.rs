@@ -10,7 +10,7 @@ use crate::{
     command::refusal::Refusal,
     filter::Filter,
     module::{
-        api::{Access, Key, Str},
+        api::{Access, Key},
         effects, limit, stats,
         value::Stored,
     },
@@ -27,11 +27,11 @@ pub(super) const IMPORT: Command = Command {
 };
 
 fn bf_import(call: &Call) -> Result<(), Refusal> {
-    let (name, [form, data]) = call.key_and()?;
+    let [form, data] = call.exactly()?;
     if !form.bytes().eq_ignore_ascii_case(b"GUAVA") {
         return Err(Refusal::UNKNOWN_ARGUMENT);
     }
-    put(call, name, || {
+    put(call, || {
         guava::read(data.bytes(), limit::ceiling_of_new(call.ctx))
             .map_err(|error| call.refused(error, Refusal::of_bytes(error, Refusal::BAD_GUAVA)))
     })
@@ -48,20 +48,16 @@ pub(super) const LOAD: Command = Command {
 };
 
 fn bf_load(call: &Call) -> Result<(), Refusal> {
-    let (name, [blob]) = call.key_and()?;
-    put(call, name, || {
+    let [blob] = call.exactly()?;
+    put(call, || {
         valkey_bloom::read_blob(blob.bytes(), limit::ceiling_of_new(call.ctx))
             .map_err(|error| call.refused(error, Refusal::of_blob(error)))
     })
 }
 
 /// Puts what `read` makes into a key that must be free.
-fn put(
-    call: &Call,
-    name: Str,
-    read: impl FnOnce() -> Result<Filter, Refusal>,
-) -> Result<(), Refusal> {
-    let mut key = Key::open(call.ctx, name, Access::Write);
+fn put(call: &Call, read: impl FnOnce() -> Result<Filter, Refusal>) -> Result<(), Refusal> {
+    let mut key = Key::open(call.ctx, call.key, Access::Write);
     if Stored::in_key(&mut key)?.is_some() {
         return Err(Refusal::BUSY_KEY);
     }
@@ -69,7 +65,7 @@ fn put(
     Stored::Layers(filter).put(&mut key)?;
     drop(key);
     stats::LOADS.add(1);
-    effects::loaded(call.ctx, name, true);
+    effects::loaded(call.ctx, call.key, true);
     call.ctx.reply_simple(c"OK");
     Ok(())
 }

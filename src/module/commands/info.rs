@@ -40,13 +40,12 @@ pub(super) const INFO: Command = Command {
 };
 
 fn bf_info(call: &Call) -> Result<(), Refusal> {
-    let (name, words) = call.key_and_rest(0)?;
-    let mut key = Key::open(call.ctx, name, Access::Read);
-    let filter = match words {
+    let mut key = Key::open(call.ctx, call.key, Access::Read);
+    let filter = match call.words {
         [] | [_] => Stored::complete_in_key(&mut key)?.ok_or(Refusal::NOT_FOUND)?,
         _ => return Err(Refusal::ARITY),
     };
-    let shown = match words.first() {
+    let shown = match call.words.first() {
         None => {
             Shown::Map(FIELDS.iter().take(FULL).map(|field| named_value(field, filter)).collect())
         }
@@ -284,8 +283,7 @@ pub(super) const CARD: Command = Command {
 };
 
 fn bf_card(call: &Call) -> Result<(), Refusal> {
-    let (name, []) = call.key_and()?;
-    let mut key = Key::open(call.ctx, name, Access::Read);
+    let mut key = Key::open(call.ctx, call.key, Access::Read);
     let items = Stored::complete_in_key(&mut key)?.map_or(0, |filter| filter.items());
     call.ctx.reply_integer(items);
     Ok(())
@@ -302,8 +300,7 @@ pub(super) const DEBUG: Command = Command {
 };
 
 fn bf_debug(call: &Call) -> Result<(), Refusal> {
-    let (name, []) = call.key_and()?;
-    let mut key = Key::open(call.ctx, name, Access::Read);
+    let mut key = Key::open(call.ctx, call.key, Access::Read);
     let filter = &*Stored::complete_in_key(&mut key)?.ok_or(Refusal::NOT_FOUND)?;
     let items = match filter {
         Stored::Pages(paged) => paged.items(BEFORE_ALL),

@@ -25,14 +25,12 @@ pub(super) const MERGE: Command = Command {
     summary: c"Merges Bloom filters with equal parameters and seeds into one, which may be missing",
     complexity: c"O(N), where N is the size of all filters",
     arguments: &[Argument::new(c"source", Kind::Key).multiple()],
-    many_keys: true,
     run: bf_merge,
     ..Command::ADDS
 };
 
 fn bf_merge(call: &Call) -> Result<(), Refusal> {
-    let ctx = call.ctx;
-    let (name, names) = call.key_and_rest(1)?;
+    let (ctx, name, names) = (call.ctx, call.key, call.words);
     // There may be only one reference to a filter that can change it.
     let mut seen = BTreeSet::from([name.bytes()]);
     let own = names.iter().any(|source| source.bytes() == name.bytes());

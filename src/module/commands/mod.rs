@@ -81,7 +81,12 @@ commands! {
 /// Runs a command, and sends its refusal.
 #[inline(always)] // The command is known at compile time then.
 fn run(command: &Command, ctx: Context, words: &[Str]) -> c_int {
-    let call = Call { ctx, words, uses: command.uses };
+    // The server has checked the arity, but for a damaged AOF.
+    let [name, key, words @ ..] = words else {
+        ctx.reply_wrong_arity();
+        return OK;
+    };
+    let call = Call { ctx, name: *name, key: *key, words, uses: command.uses };
     // Refused inside: a result that `guarded` returns costs instructions, more for a larger result.
     let finished = guarded(command.name, false, || {
         if let Err(refusal) = (command.run)(&call) {
@@ -98,56 +103,32 @@ fn run(command: &Command, ctx: Context, words: &[Str]) -> c_int {
 /// A command as it was called.
 struct Call<'a> {
     ctx: Context<'a>,
-    /// All its words, the command's name first.
+    /// The command's name.
+    name: Str<'a>,
+    key: Str<'a>,
+    /// The words after the key.
     words: &'a [Str<'a>],
     uses: Uses,
 }
 
 impl<'a> Call<'a> {
-    /// The key and what follows it; at least `least` words must follow.
+    /// The words after the key, of which there are `N`.
     #[inline]
-    fn key_and_rest(&self, least: usize) -> Result<(Str<'a>, &'a [Str<'a>]), Refusal> {
-        match self.words {
-            [_, key, rest @ ..] if rest.len() >= least => Ok((*key, rest)),
-            _ => Err(Refusal::ARITY),
-        }
-    }
-
-    /// The key and exactly `N` words that follow it.
-    #[inline]
-    fn key_and<const N: usize>(&self) -> Result<(Str<'a>, [Str<'a>; N]), Refusal> {
-        let (key, rest) = self.key_and_rest(N)?;
-        Ok((key, *<&[Str<'a>; N]>::try_from(rest).map_err(|_| Refusal::ARITY)?))
-    }
-}
-
-impl Call<'_> {
-    /// The bytes of a word; none if the command is shorter.
-    fn word(&self, index: usize) -> &[u8] {
-        self.words.get(index).map_or(&[], |word| word.bytes())
-    }
-
-    /// The bytes of the key.
-    #[cold]
-    fn key(&self) -> &[u8] {
-        self.word(1)
+    fn exactly<const N: usize>(&self) -> Result<[Str<'a>; N], Refusal> {
+        self.words.as_array().copied().ok_or(Refusal::ARITY)
     }
 
     /// Replies that the command was refused, or stopped in the middle of its reply. If a primary,
     /// an AOF or a slot migration sent it, the change is reported as lost, and a key that lacks
-    /// items gets a placeholder. Exception: if the filter is full, nothing is reported, because the
-    /// sender refused the item, too.
+    /// items gets a placeholder. A full filter is no loss: the sender refused the item, too.
     #[cold]
     fn refuse(&self, refusal: Refusal) {
         let text = refusal.text(self.words.iter().map(|word| word.bytes()));
-        let is_lost = self.ctx.is_replayed() && refusal != Refusal::FULL;
-        if is_lost {
+        if self.ctx.is_replayed() && refusal != Refusal::FULL {
             self.report_unapplied(&text);
-        }
-        if is_lost && let Some(&key) = self.words.get(1) {
-            let lacks = self.uses == Uses::Adds && !refusal.is_of_the_options();
             if matches!(self.uses, Uses::Adds | Uses::Fills) {
-                unapplied::leave_placeholder(self.ctx, key, lacks);
+                let lacks = self.uses == Uses::Adds && !refusal.is_of_the_options();
+                unapplied::leave_placeholder(self.ctx, self.key, lacks);
             }
         }
         if refusal == Refusal::ARITY {
@@ -160,7 +141,7 @@ impl Call<'_> {
     /// Replies with an array of booleans and the error that stopped the command, which comes last:
     /// clients stop reading at the first error.
     fn reply_each(&self, count: usize, each: impl Iterator<Item = bool>, error: Option<Refusal>) {
-        self.ctx.reply_array(count.saturating_add(error.is_some().into()));
+        self.ctx.reply_array(count + usize::from(error.is_some()));
         each.for_each(|yes| self.ctx.reply_bool(yes));
         if let Some(error) = error {
             self.refuse(error);
@@ -168,21 +149,20 @@ impl Call<'_> {
     }
 
     /// Counts and logs a change that a primary, an AOF or a slot migration sent, and that was not
-    /// made here. For a client's command the error reply is enough.
+    /// made here.
     #[cold]
     fn report_unapplied(&self, why: &CStr) {
         if self.uses != Uses::Reads && self.ctx.is_replayed() {
-            unapplied::report(self.ctx, self.word(0), self.key(), why.to_string_lossy());
+            let why = why.to_string_lossy();
+            unapplied::report(self.ctx, self.name.bytes(), self.key.bytes(), why);
         }
     }
 
     /// Tells the log, for example what the client's error text cannot say.
     #[cold]
     fn log(&self, what: impl Display) {
-        self.ctx.warn_rate_limited(|| {
-            let name = self.word(0).to_ascii_uppercase();
-            format!("key '{}': {} {what}", logged(self.key()), logged(&name))
-        });
+        let (key, name) = (self.key.bytes(), self.name.bytes().to_ascii_uppercase());
+        self.ctx.warn_rate_limited(|| format!("key '{}': {} {what}", logged(key), logged(&name)));
     }
 
     /// Counts a refusal for want of memory, and logs why something was refused.

@@ -1,6 +1,4 @@
-//! The specification of a command: flags, arity, keys, ACL categories, documentation. Each
-//! command's file states its own. The server uses it for COMMAND INFO, COMMAND DOCS and the hints
-//! of redis-cli.
+//! What the server must know of a command: flags, arity, keys, ACL categories, documentation.
 //!
 //! ACL permissions, COMMAND GETKEYS and cluster routing find the keys of a call by the key specs.
 
@@ -9,7 +7,7 @@ use std::{
     iter::once,
 };
 
-use redis_module::commands::{BeginSearch, FindKeys, KeySpec, KeySpecFlags};
+use redis_module::commands::{BeginSearch, FindKeys, KeySpec, KeySpecFlags as Flags};
 
 use super::{
     super::api::{Context, raw},
@@ -42,8 +40,6 @@ pub(super) struct Command {
     pub(super) tips: Option<&'static CStr>,
     /// The arguments after the key, which is the first argument of every command.
     pub(super) arguments: &'static [Argument],
-    /// Whether every word after the first key is a key, too, which is only read.
-    pub(super) many_keys: bool,
 }
 
 impl Command {
@@ -60,7 +56,6 @@ impl Command {
         since: OWN_SINCE,
         tips: None,
         arguments: &[],
-        many_keys: false,
     };
     /// A command that creates a filter, or adds to one, and whose answer reveals data of its items.
     pub(super) const ADDS: Self = Self {
@@ -76,16 +71,13 @@ impl Command {
     pub(super) const DELETES: Self = Self { flags: c"write", uses: Uses::Deletes, ..Self::ADDS };
 }
 
-/// What a command does with its key. ACL key permissions depend on it.
+/// What a command does with its key. ACL key permissions depend on it: all but `Fills` reveal data
+/// of the key, so they need read permission.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Uses {
-    /// The answer reveals data of the key: needs read permission.
     Reads,
-    /// Creates or adds to the key, and the answer reveals its data: needs read and write.
     Adds,
-    /// Creates or adds to the key, and the answer reveals nothing: needs write permission.
     Fills,
-    /// Deletes items from the key, and the answer reveals its data: needs read and write.
     Deletes,
 }
 
@@ -123,18 +115,15 @@ impl Command {
         }
         arguments.push(END_OF_ARGUMENTS);
         let keys = |position, last, flags| {
-            raw::RedisModuleCommandKeySpec::from(&KeySpec::new(
-                None,
-                KeySpecFlags::from_bits_truncate(flags),
-                BeginSearch::new_index(position),
-                FindKeys::new_range(last, 1, 0),
-            ))
+            let (begin, range) =
+                (BeginSearch::new_index(position), FindKeys::new_range(last, 1, 0));
+            raw::RedisModuleCommandKeySpec::from(&KeySpec::new(None, flags, begin, range))
         };
-        let second = match self.many_keys {
-            true => keys(2, -1, raw::REDISMODULE_CMD_KEY_RO | raw::REDISMODULE_CMD_KEY_ACCESS),
-            false => END_OF_KEY_SPECS,
-        };
+        // All words after the first key are keys, too, or none is.
+        let many_keys = self.arguments.iter().any(|argument| argument.kind == Kind::Key);
         let first = keys(1, 0, self.uses.key_flags());
+        let second =
+            if many_keys { keys(2, -1, Uses::Reads.key_flags()) } else { END_OF_KEY_SPECS };
         let mut key_specs = [first, second, END_OF_KEY_SPECS];
         let info = raw::RedisModuleCommandInfo {
             version: &raw const VERSION,
@@ -153,32 +142,23 @@ impl Command {
         let bloom = [own.to_bytes(), CATEGORY.to_bytes()].join(&b' ');
         let bloom = CString::new(bloom).unwrap_or_default();
         let categories = if is_redisblooms { &[&bloom, own][..] } else { &[own] };
-        let last: c_int = if self.many_keys { -1 } else { 1 };
-        // SAFETY: as the server wants it. Everything that it points to is alive: pointers in
-        // `arguments` point into `kept`.
-        let created =
-            unsafe { ctx.create_command(self.name, entry, self.flags, last, categories, &info) };
-        drop(kept);
-        let refused = || format!("the server refuses {}", self.name.to_string_lossy());
-        created.then_some(()).ok_or_else(refused)
+        let last: c_int = if many_keys { -1 } else { 1 };
+        // SAFETY: the pointers in `arguments` point into `kept`.
+        if unsafe { ctx.create_command(self.name, entry, self.flags, last, categories, &info) } {
+            Ok(())
+        } else {
+            Err(format!("the server refuses {}", self.name.to_string_lossy()))
+        }
     }
 }
 
 impl Uses {
-    fn key_flags(self) -> u32 {
+    fn key_flags(self) -> Flags {
         match self {
-            Self::Reads => raw::REDISMODULE_CMD_KEY_RO | raw::REDISMODULE_CMD_KEY_ACCESS,
-            Self::Adds => {
-                raw::REDISMODULE_CMD_KEY_RW
-                    | raw::REDISMODULE_CMD_KEY_ACCESS
-                    | raw::REDISMODULE_CMD_KEY_INSERT
-            }
-            Self::Fills => raw::REDISMODULE_CMD_KEY_RW | raw::REDISMODULE_CMD_KEY_INSERT,
-            Self::Deletes => {
-                raw::REDISMODULE_CMD_KEY_RW
-                    | raw::REDISMODULE_CMD_KEY_ACCESS
-                    | raw::REDISMODULE_CMD_KEY_DELETE
-            }
+            Self::Reads => Flags::READ_ONLY | Flags::ACCESS,
+            Self::Adds => Flags::READ_WRITE | Flags::ACCESS | Flags::INSERT,
+            Self::Fills => Flags::READ_WRITE | Flags::INSERT,
+            Self::Deletes => Flags::READ_WRITE | Flags::ACCESS | Flags::DELETE,
         }
     }
 }

@@ -36,10 +36,9 @@ pub(super) const RESERVE: Command = Command {
 };
 
 fn bf_reserve(call: &Call) -> Result<(), Refusal> {
-    let (name, words) = call.key_and_rest(2)?;
-    let words = words.iter().map(|word| word.bytes());
+    let words = call.words.iter().map(|word| word.bytes());
     let options = args::reserve(words, call.ctx.is_replayed())?;
-    let mut key = Key::open(call.ctx, name, Access::Write);
+    let mut key = Key::open(call.ctx, call.key, Access::Write);
     if Stored::in_key(&mut key)?.is_some() {
         return Err(Refusal::EXISTS);
     }
@@ -47,7 +46,7 @@ fn bf_reserve(call: &Call) -> Result<(), Refusal> {
     value.put(&mut key)?;
     drop(key);
     let nothing = Items::Listed(Vec::new());
-    effects::announce(call.ctx, name, Some(&created), &nothing, Growth::default());
+    effects::announce(call.ctx, call.key, Some(&created), &nothing, Growth::default());
     call.ctx.reply_simple(c"OK");
     Ok(())
 }
