@@ -7,10 +7,7 @@ use super::{Argument, Call, Command, Kind, PER_ITEMS, add, exists::ask, items::B
 use crate::{
     codec::packed::{self, Packed},
     command::{args, refusal::Refusal},
-    module::{
-        api::{Access, Key, Str},
-        effects::Items,
-    },
+    module::{api::Str, effects::Items},
 };
 
 /// The arguments that both commands end with.
@@ -39,8 +36,7 @@ fn bf_bulkadd(call: &Call) -> Result<(), Refusal> {
     let mut words = call.words.iter();
     let (options, format) = args::bulk_add(&mut words.by_ref().map(|word| word.bytes()))?;
     let items = Packed::new(format, blob(words.as_slice())?)?;
-    let key = Key::open(call.ctx, call.key, Access::Write);
-    let added = add::add(call, key, Some(&options), items, true)?;
+    let added = add::add(call, Some(&options), items, true)?;
     let new = &added.new;
     reply(call, new.count(), &packed::pack_answers(new.iter()), added.error);
     Ok(())
