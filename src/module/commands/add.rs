@@ -348,7 +348,7 @@ fn add_in_place(call: &Call, paged: &mut Paged, item: &[u8]) -> Option<(Addition
     Some((addition, growth))
 }
 
-#[inline]
+#[inline(always)] // Saves 30 of 1,400 instructions, as below.
 fn author_of(call: &Call, paged: &Paged) -> Result<Author, Refusal> {
     author(call, paged.window().is_some(), paged.expansion().factor().is_some())
 }
@@ -359,7 +359,7 @@ fn author_of(call: &Call, paged: &Paged) -> Result<Author, Refusal> {
 /// # Errors
 /// `ON_REPLICA` for a window and a client of a writable replica: its items would go into a
 /// generation that may be out of the window, because a replica gets the time from its primary.
-#[inline(always)] // Saves 30 of 1,400 instructions.
+#[inline(always)]
 fn author(call: &Call, is_window: bool, scales: bool) -> Result<Author, Refusal> {
     if scales && !is_window {
         return Ok(Author::Client(0));

@@ -16,22 +16,18 @@ use crate::{
     command::refusal::Refusal,
     filter::paged::Paged,
     module::{
-        api::{Access, Key, Str},
+        api::{Access, Key},
         effects::{self, Items},
         stats::{self, Share},
         value::Stored,
     },
 };
 
-/// The counting filter in the key, whose shard has the `items`; `None` for a missing key.
-fn counting<'k>(
-    call: &Call,
-    key: &'k mut Key,
-    items: &[Str],
-) -> Result<Option<&'k mut Paged>, Refusal> {
+/// The counting filter in the key, whose shard has the items; `None` for a missing key.
+fn counting<'k>(call: &Call, key: &'k mut Key) -> Result<Option<&'k mut Paged>, Refusal> {
     match queried(key)? {
         Some(Stored::Pages(paged)) if paged.counts() => {
-            check_shard(call, paged.shard(), items.items())?;
+            check_shard(call, paged.shard(), call.words.items())?;
             Ok(Some(paged))
         }
         Some(_) => Err(Refusal::NOT_COUNTING),
@@ -52,7 +48,7 @@ pub(super) const COUNT: Command = Command {
 fn bf_count(call: &Call) -> Result<(), Refusal> {
     let [item] = call.exactly()?;
     let mut key = Key::open(call.ctx, call.key, Access::Read);
-    let paged = counting(call, &mut key, &[item])?;
+    let paged = counting(call, &mut key)?;
     let count = paged.map_or(0, |paged| paged.count(paged.hash(item.bytes())));
     call.ctx.reply_integer(count);
     Ok(())
@@ -71,7 +67,7 @@ fn bf_del(call: &Call) -> Result<(), Refusal> {
     let items = call.words;
     let mut key = Key::open(call.ctx, call.key, Access::Write);
     let mut gone = Chunks::default();
-    if let Some(paged) = counting(call, &mut key, items)? {
+    if let Some(paged) = counting(call, &mut key)? {
         let (before, refused) = (Share::of_pages(paged), paged.refused_deletions());
         paged.delete_each(items.items(), |chunk| gone.push(chunk));
         before.changed(Share::of_pages(paged));

@@ -1,18 +1,22 @@
-//! `BF.SCANDUMP key iterator`: returns one chunk of a filter, with at most 16 MiB of data.
-//! `BF.LOADCHUNK key iterator data`: loads the chunks, in order.
+//! Filters as bytes. `BF.SCANDUMP key iterator`: returns one chunk of a filter, with at most 16 MiB
+//! of data. `BF.LOADCHUNK key iterator data`: loads the chunks, in order.
 //!
 //! The header creates the key, if a filter of the announced size is allowed. Memory is allocated as
 //! the chunks arrive. Until the last chunk has arrived, the key answers no query and takes no item:
-//! an item of a later chunk would be reported absent. In the meantime the key can be deleted,
-//! saved, copied and replicated.
+//! an item of a later chunk would be reported absent.
+//!
+//! `BF.IMPORT key GUAVA bytes`: a filter that Guava wrote. `BF.LOAD key blob`: a filter of a
+//! rewritten AOF of valkey-bloom. The key must be free, and gets the whole filter or nothing.
 
 use super::{Argument, Call, Command, Kind};
 use crate::{
     codec::{
-        self,
+        self, guava,
         native::{Load, Taken, dump},
+        valkey_bloom,
     },
     command::{number, refusal::Refusal},
+    filter::Filter,
     module::{
         api::{Access, Context, Key},
         effects, limit,
@@ -76,8 +80,7 @@ fn bf_loadchunk(call: &Call) -> Result<(), Refusal> {
         None => return Err(Refusal::NOT_FOUND),
         Some(value) => {
             let taken = take(call.ctx, value, iterator, data.bytes()).map_err(refused)?;
-            let is_last = taken == Taken::Last;
-            (taken, if is_last { value.finish_load() } else { Ok(()) })
+            (taken, if taken == Taken::Last { value.finish_load() } else { Ok(()) })
         }
     };
     drop(key);
@@ -121,4 +124,58 @@ fn take(
             Ok(Taken::Repeated)
         }
     }
+}
+
+pub(super) const IMPORT: Command = Command {
+    name: c"bf.import",
+    arity: 4,
+    summary: c"Creates a Bloom filter from one that Guava wrote",
+    complexity: c"O(N), where N is the size of the filter",
+    arguments: &[Argument::block(c"GUAVA", &[Argument::new(c"bytes", Kind::String)])],
+    run: bf_import,
+    ..Command::FILLS
+};
+
+fn bf_import(call: &Call) -> Result<(), Refusal> {
+    let [form, data] = call.exactly()?;
+    if !form.bytes().eq_ignore_ascii_case(b"GUAVA") {
+        return Err(Refusal::UNKNOWN_ARGUMENT);
+    }
+    let refusal = |error| Refusal::of_bytes(error, Refusal::BAD_GUAVA);
+    put(call, |ceiling| guava::read(data.bytes(), ceiling), refusal)
+}
+
+pub(super) const LOAD: Command = Command {
+    name: c"bf.load",
+    arity: 3,
+    summary: c"Restores a Bloom filter from the AOF of valkey-bloom",
+    complexity: c"O(N), where N is the size of the filter",
+    arguments: &[Argument::new(c"blob", Kind::String)],
+    run: bf_load,
+    ..Command::FILLS
+};
+
+fn bf_load(call: &Call) -> Result<(), Refusal> {
+    let [blob] = call.exactly()?;
+    put(call, |ceiling| valkey_bloom::read_blob(blob.bytes(), ceiling), Refusal::of_blob)
+}
+
+/// Puts the filter that is read into a key that must be free.
+fn put(
+    call: &Call,
+    read: impl FnOnce(u64) -> Result<Filter, codec::Error>,
+    refusal: fn(codec::Error) -> Refusal,
+) -> Result<(), Refusal> {
+    let mut key = Key::open(call.ctx, call.key, Access::Write);
+    if Stored::in_key(&mut key)?.is_some() {
+        return Err(Refusal::BUSY_KEY);
+    }
+    let filter = read(limit::ceiling_of_new(call.ctx))
+        .map_err(|error| call.refused(error, refusal(error)))?;
+    Stored::Layers(filter).put(&mut key)?;
+    drop(key);
+    stats::LOADS.add(1);
+    effects::loaded(call.ctx, call.key, true);
+    call.ctx.reply_simple(c"OK");
+    Ok(())
 }

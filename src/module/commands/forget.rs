@@ -39,9 +39,8 @@ fn bf_forget(call: &Call) -> Result<(), Refusal> {
         return Err(Refusal::ON_REPLICA);
     }
     let now = clock();
-    let before = Before::of(paged, Author::Client(now));
     let oldest = |paged: &Paged| paged.window().map_or(0, Window::first_alive);
-    let first = oldest(paged);
+    let (before, first) = (Before::of(paged, Author::Client(now)), oldest(paged));
     let shift = paged.forget(now);
     before.changed(call, paged, shift);
     let forgotten = oldest(paged).saturating_sub(first);
@@ -63,7 +62,6 @@ fn window(filter: Option<&mut Stored>) -> Result<&mut Paged, Refusal> {
     }
 }
 
-/// A time.
 const MILLISECONDS: Argument = Argument::new(c"milliseconds", Kind::Integer);
 
 pub(super) const SHIFT: Command = Command {

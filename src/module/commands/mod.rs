@@ -69,10 +69,9 @@ commands! {
     add: ADD, MADD, INSERT;
     bulk: BULKADD, BULKEXISTS;
     counting: COUNT, DEL;
-    dump: SCANDUMP, LOADCHUNK;
+    dump: SCANDUMP, LOADCHUNK, IMPORT, LOAD;
     exists: EXISTS, MEXISTS;
     forget: FORGET, SHIFT;
-    import: IMPORT, LOAD;
     info: CARD, DEBUG, INFO;
     merge: MERGE;
     reserve: RESERVE;
