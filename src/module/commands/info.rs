@@ -1,6 +1,5 @@
-//! `BF.INFO key [field]`: the properties of a filter. `BF.CARD key`: the number of added items; a
-//! filter counts only the items that changed it. `BF.DEBUG key`: one line for the filter, one
-//! for each layer, oldest first, and one for the pages.
+//! `BF.INFO key [field]`: the properties of a filter. `BF.CARD key`: the number of items that
+//! changed it. `BF.DEBUG key`: a line for the filter, each layer, oldest first, and the pages.
 //!
 //! The full reply of BF.INFO has exactly RedisBloom's five pairs: go-redis fails on a sixth.
 //! A client must request each other field by its name. The reply for a single field is an array of
@@ -40,11 +39,11 @@ pub(super) const INFO: Command = Command {
 };
 
 fn bf_info(call: &Call) -> Result<(), Refusal> {
+    if call.words.len() > 1 {
+        return Err(Refusal::ARITY);
+    }
     let mut key = Key::open(call.ctx, call.key, Access::Read);
-    let filter = match call.words {
-        [] | [_] => Stored::complete_in_key(&mut key)?.ok_or(Refusal::NOT_FOUND)?,
-        _ => return Err(Refusal::ARITY),
-    };
+    let filter = Stored::complete_in_key(&mut key)?.ok_or(Refusal::NOT_FOUND)?;
     let shown = match call.words.first() {
         None => {
             Shown::Map(FIELDS.iter().take(FULL).map(|field| named_value(field, filter)).collect())
@@ -52,11 +51,11 @@ fn bf_info(call: &Call) -> Result<(), Refusal> {
         Some(word) => {
             let is = |token: &CStr| word.bytes().eq_ignore_ascii_case(token.to_bytes());
             let field = FIELDS.iter().find(|field| is(field.0));
-            let (label, shown) = named_value(field.ok_or(Refusal::UNKNOWN_FIELD)?, filter);
+            let named = named_value(field.ok_or(Refusal::UNKNOWN_FIELD)?, filter);
             if call.ctx.speaks_resp3() {
-                Shown::Map(vec![(label, shown)])
+                Shown::Map(vec![named])
             } else {
-                Shown::List(vec![shown])
+                Shown::List(vec![named.1])
             }
         }
     };
@@ -68,8 +67,8 @@ fn bf_info(call: &Call) -> Result<(), Refusal> {
 /// and for one of pages.
 type Field = (&'static CStr, &'static CStr, fn(&Filter) -> Shown, fn(&Paged) -> Shown);
 
-/// The value of a field. All values are computed before the reply begins, because a map that stops
-/// in the middle leaves the client out of step.
+/// The value of a field. All are computed before the reply begins: a map that stops in the middle
+/// leaves the client out of step.
 enum Shown {
     Int(u64),
     Double(f64),
@@ -81,7 +80,7 @@ enum Shown {
     Map(Vec<(&'static CStr, Self)>),
 }
 
-/// The number of fields in the full reply: the first five of `FIELDS`.
+/// The number of fields in the full reply.
 const FULL: usize = 5;
 
 /// Every field: `docs/reference/metrics.md` says what each is.
@@ -199,7 +198,6 @@ fn generations(paged: &Paged) -> Shown {
     Shown::List(generations.collect())
 }
 
-/// A layer.
 fn part(layer: &Layer, now: Estimate) -> Shown {
     let bytes = size_of_val(layer.bits().words()) as u64;
     described(layer.capacity(), layer.counted(), bytes, layer.error_rate(), now)
@@ -211,19 +209,18 @@ fn layers(filter: &Filter) -> Shown {
 
 /// The layer below the pages, if there is one, and all pages.
 fn parts(paged: &Paged) -> Shown {
-    let base = paged.base();
+    let ((capacity, items), bytes) = (of_pages(paged), paged.pages().bytes());
+    let (rate, now) = (paged.error_rate_of_pages(), paged.estimate_pages());
+    let below = paged.base().map(|layer| part(layer, layer.estimate()));
+    Shown::List(below.into_iter().chain([described(capacity, items, bytes, rate, now)]).collect())
+}
+
+/// Capacity and items of the pages, without the layer below them.
+fn of_pages(paged: &Paged) -> (u64, u64) {
     let items = paged.items(BEFORE_ALL);
     let (_, capacity) = paged.stack(items);
-    let (below, held) = base.map_or((0, 0), |base| (base.capacity(), base.counted()));
-    let pages = described(
-        capacity.saturating_sub(below),
-        items.saturating_sub(held),
-        paged.pages().bytes(),
-        paged.error_rate_of_pages(),
-        paged.estimate_pages(),
-    );
-    let below = base.map(|layer| part(layer, layer.estimate()));
-    Shown::List(below.into_iter().chain([pages]).collect())
+    let (below, held) = paged.base().map_or((0, 0), |base| (base.capacity(), base.counted()));
+    (capacity.saturating_sub(below), items.saturating_sub(held))
 }
 
 /// A layer, or all pages, made for `error_rate`.
@@ -313,7 +310,7 @@ fn bf_debug(call: &Call) -> Result<(), Refusal> {
         }
         Stored::Pages(paged) => {
             lines.extend(paged.base().map(|layer| describe(layer, Family::Native)));
-            lines.push(describe_pages(paged, items));
+            lines.push(describe_pages(paged));
         }
         Stored::Partial(_) => {}
     }
@@ -324,17 +321,13 @@ fn bf_debug(call: &Call) -> Result<(), Refusal> {
 
 /// The line for the pages: RedisBloom's fields, then their own. `hashes` is 1: one hash finds
 /// the place of a slot.
-fn describe_pages(paged: &Paged, items: u64) -> String {
+fn describe_pages(paged: &Paged) -> String {
     let (pages, plan) = (paged.pages(), paged.pages().plan());
-    let (_, capacity) = paged.stack(items);
-    let (below, held) = paged.base().map_or((0, 0), |base| (base.capacity(), base.counted()));
-    let bytes = pages.bytes();
+    let ((capacity, items), bytes) = (of_pages(paged), pages.bytes());
     format!(
-        "bytes:{bytes} bits:{} hashes:1 hashwidth:64 capacity:{} size:{} ratio:{} pages:{} \
-         slots:{} tagbits:{} payloadbits:{}",
+        "bytes:{bytes} bits:{} hashes:1 hashwidth:64 capacity:{capacity} size:{items} ratio:{} \
+         pages:{} slots:{} tagbits:{} payloadbits:{}",
         bytes.saturating_mul(8),
-        capacity.saturating_sub(below),
-        items.saturating_sub(held),
         number::six_digits(paged.error_rate_of_pages()),
         pages.pages().len(),
         pages.slot_count(),
