@@ -1,9 +1,8 @@
 //! The allocator: the server's, so that `used_memory`, `maxmemory` and MEMORY USAGE see every byte
 //! of a filter.
 //!
-//! Unlike the allocator of the `redis-module` crate it zeroes lazily (`RedisModule_TryCalloc`
-//! returns untouched pages) and can fail: it returns null, which `filter::layer::bits` turns into
-//! an error reply. It uses the system's allocator
+//! Unlike that of the `redis-module` crate it zeroes lazily (`RedisModule_TryCalloc` returns
+//! untouched pages) and can return null, which becomes an error reply. It uses the system's
 //! * for alignments above 8: a server that stores the sizes itself returns malloc's address plus 8;
 //! * where there is no server: unit tests, benches and fuzzers link this crate too. The load entry
 //!   fills the table before the first allocation, so the allocator that returned a block frees it.
@@ -15,13 +14,12 @@ use std::{
 
 use redis_module::raw;
 
-/// The allocator that the comment at the top of this file describes.
 struct Server;
 
 #[global_allocator]
 static ALLOCATOR: Server = Server;
 
-/// The alignment that the server's allocator guarantees on every build, in bytes.
+/// The alignment in bytes that the server's allocator guarantees on every build.
 const ALIGNMENT: usize = 8;
 
 /// From this size in bytes on, an allocation that can fail precedes a Calloc, which aborts instead.

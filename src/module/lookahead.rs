@@ -35,7 +35,7 @@ fn end_of(name: &[u8]) -> (usize, u64) {
     (name.len(), name.last_chunk().map_or_else(short, |end| u64::from_le_bytes(*end)))
 }
 
-/// An item of a command, before the filter is known.
+/// The item of a command, before its filter is known.
 pub(crate) struct Lookahead<'a> {
     name: &'a [u8],
     item: &'a [u8],
@@ -54,14 +54,14 @@ impl<'a> Lookahead<'a> {
     /// The item's hash in the filter that the name led to.
     #[inline(always)]
     pub(crate) fn hash(self, filter: &Filter) -> Hash {
-        match self.hashed {
-            Some((hint, hash)) if hint.fits(filter) => return hash,
-            hashed => {
-                let hint = PrefetchHint::of(filter);
-                if hashed.is_some() || hint.is_some() {
-                    remember(self.name, hint);
-                }
-            }
+        if let Some((hint, hash)) = self.hashed
+            && hint.fits(filter)
+        {
+            return hash;
+        }
+        let hint = PrefetchHint::of(filter);
+        if self.hashed.is_some() || hint.is_some() {
+            remember(self.name, hint);
         }
         filter.hash(self.item)
     }

@@ -1,8 +1,8 @@
 //! The module's section of INFO: counters since the start, and totals over all filters.
 //!
-//! A total is the difference of two sums: one over filters made, one over filters freed. Background
-//! threads free filters too; only the main thread makes and changes them. So the second sum needs
-//! atomic additions, and the first, on the hot path, only a load and a store.
+//! A total is the difference of two sums: over filters made, and over filters freed. Background
+//! threads free filters, too, so that sum needs atomic additions. Only the main thread adds to all
+//! other numbers, by a load and a store, which take less time.
 
 use std::{
     ffi::c_int,
@@ -17,7 +17,7 @@ use crate::{
     filter::{Filter, Layer, paged::Paged},
 };
 
-/// A sum modulo 2^64.
+/// A sum modulo 2^64, which only the main thread changes.
 pub(crate) struct Counter(AtomicU64);
 
 impl Counter {
@@ -25,25 +25,17 @@ impl Counter {
         Self(AtomicU64::new(0))
     }
 
-    /// Adds `count`. Only the main thread may call this.
     #[inline]
     pub(crate) fn add(&self, count: u64) {
         self.0.store(self.0.load(Relaxed).wrapping_add(count), Relaxed);
     }
 
-    /// The number now.
     pub(crate) fn get(&self) -> u64 {
         self.0.load(Relaxed)
     }
-
-    /// Adds `count`. Any thread may call this, if no thread calls [`Counter::add`].
-    fn add_shared(&self, count: u64) {
-        self.0.fetch_add(count, Relaxed);
-    }
 }
 
-/// Declares the counters, each with its field of INFO. `docs/reference/metrics.md` says what each
-/// counts. The names are stable: exporters read them.
+/// Declares the counters, each with its field of INFO (`docs/reference/metrics.md`).
 macro_rules! counters {
     ($($counter:ident: $field:literal;)+) => {
         $(pub(crate) static $counter: Counter = Counter::new();)+
@@ -72,8 +64,8 @@ counters! {
     DEFRAG_MISSES: "defrag_misses";
 }
 
-/// Numbers of filters that are summed, modulo 2^64, by their fields of INFO. Only forged counts
-/// exceed 2^64; the sums are correct again once the forged filters are freed.
+/// The fields of INFO that are sums over all filters, modulo 2^64. Only forged counts exceed 2^64;
+/// the sums are correct again once the forged filters are freed.
 const TOTALS: [&str; 6] = ["bytes", "filters", "layers", "items", "capacity", "windows"];
 const BYTES: usize = 0;
 const LAYERS: usize = 2;
@@ -83,7 +75,7 @@ const CAPACITY: usize = 4;
 /// Sums over all filters ever made, with their current numbers, or those when they were freed.
 static MADE: [Counter; 6] = [const { Counter::new() }; 6];
 /// Sums over all freed filters.
-static FREED: [Counter; 6] = [const { Counter::new() }; 6];
+static FREED: [AtomicU64; 6] = [const { AtomicU64::new(0) }; 6];
 
 /// What a filter adds to the sums.
 #[derive(Clone, Copy, Debug, Default)]
@@ -119,8 +111,7 @@ impl Share {
         Self([load.bytes(), 1, 0, items, 0, 0])
     }
 
-    /// Counts the change of a filter that became larger. Returns how many layers the filter gained,
-    /// and counts them in `scaled`.
+    /// [`Self::changed`] of a filter that became larger. Returns how many layers it gained.
     pub(crate) fn grew(self, after: Self) -> u64 {
         self.changed(after);
         let layers = after.0[LAYERS].saturating_sub(self.0[LAYERS]);
@@ -144,7 +135,7 @@ pub(crate) fn made(share: Share) {
 /// Counts a filter that is about to be freed. Any thread may call this.
 pub(crate) fn freed(share: Share) {
     for (freed, number) in FREED.iter().zip(share.0) {
-        freed.add_shared(number);
+        freed.fetch_add(number, Relaxed);
     }
 }
 
@@ -169,15 +160,13 @@ pub(crate) fn scaled(filter: &Filter, layers: usize) {
 /// Fills the module's section of INFO.
 pub(super) unsafe extern "C" fn info(ctx: *mut raw::RedisModuleInfoCtx, _: c_int) {
     guarded(c"info", (), || {
-        // The section is named after the module. The server refuses a section that the client did
-        // not ask for.
+        // The server refuses a section that the client did not ask for.
         if add_info_section(ctx, None) != Status::Ok {
             return;
         }
         let field = |name, number| add_info_field_unsigned_long_long(ctx, name, number);
-        // Only the main thread makes filters, and it runs this: none is made between two reads.
         for (name, (made, freed)) in TOTALS.iter().zip(MADE.iter().zip(&FREED)) {
-            field(name, made.get().wrapping_sub(freed.get()));
+            field(name, made.get().wrapping_sub(freed.load(Relaxed)));
         }
         for (name, counter) in COUNTERS {
             field(name, counter.get());

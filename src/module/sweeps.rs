@@ -4,12 +4,11 @@
 //! additions that change the filter, every 32nd sweeps a page. The rest is done here, so that a
 //! window that gets no more additions frees its memory, too.
 //!
-//! The timer serves the keys in turn, for about a millisecond, so that a large window does not wait
-//! for many keys with little to do. Only a primary sweeps. Its replicas and the AOF get each slice
-//! as BF.SHIFT. Each server frees the pages of an emptied window on its own, because no state
-//! depends on them. A key that was deleted, renamed or moved leaves the queue. BF.FORGET puts it
-//! back, and so does the next addition that sweeps a page or starts a generation. After a restart
-//! or a promotion they do the same.
+//! The timer serves the keys in turn, so that none waits for a large window. Only a primary sweeps.
+//! Its replicas and the AOF get each slice as BF.SHIFT. Each server frees the pages of an emptied
+//! window on its own, because no state depends on them. A key that was deleted, renamed or moved
+//! leaves the queue, and a restart empties it. BF.FORGET puts a key into it, and so does an
+//! addition that sweeps a page or starts a generation.
 
 use std::{
     collections::BTreeSet,
@@ -29,7 +28,7 @@ use super::{
 /// Pages of a slice: some 60 µs each, and at most a millisecond on a busy machine, too.
 const PAGES: u64 = 8;
 
-/// Pages of an emptied window that are freed in a slice: less than a millisecond, too.
+/// Pages of an emptied window that are freed in a slice: less than a millisecond.
 const FREED: usize = 4_096;
 
 /// Milliseconds between two turns of the timer: commands have at least three quarters of the time.
@@ -52,8 +51,7 @@ struct Queue {
 static QUEUE: Mutex<Queue> =
     Mutex::new(Queue { waiting: BTreeSet::new(), last: (0, Vec::new()), armed: false });
 
-/// The queue. It is locked for no longer than a statement: a subscriber to what a slice publishes
-/// may add to a window.
+/// The queue. It is not locked during a slice: a subscriber to what that publishes may add to it.
 fn queue() -> MutexGuard<'static, Queue> {
     QUEUE.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -71,8 +69,7 @@ impl Queue {
 /// Removes what the window in a key forgot, from now on.
 #[cold]
 pub(crate) fn begin(ctx: Context, key: &[u8]) {
-    let place = (ctx.database(), key.to_vec());
-    queue().waiting.insert(place);
+    queue().waiting.insert((ctx.database(), key.to_vec()));
     arm(ctx);
 }
 
@@ -81,7 +78,6 @@ fn arm(ctx: Context) {
     let mut queue = queue();
     if !queue.armed && !queue.waiting.is_empty() {
         queue.armed = true;
-        drop(queue);
         ctx.set_timer(PAUSE, Some(ring));
     }
 }
@@ -103,16 +99,11 @@ unsafe extern "C" fn ring(ctx: *mut raw::RedisModuleCtx, _: *mut c_void) {
 /// Sweeps slices of one key after the other.
 fn turn(ctx: Context) {
     let start = Instant::now();
-    loop {
+    while start.elapsed() < TURN {
         let next = queue().next();
-        let Some(place) = next else {
-            return;
-        };
+        let Some(place) = next else { return };
         if !sweep(ctx, &place) {
             queue().waiting.remove(&place);
-        }
-        if start.elapsed() >= TURN {
-            return;
         }
     }
 }

@@ -20,8 +20,8 @@ use super::{
 };
 use crate::codec::native::dump;
 
-/// Reports a command, or a filter that the server loads. The log has a pace of its own for these,
-/// so that warnings that clients cause do not hide them, and each line has the total.
+/// Reports a command, or a filter that the server loads. Warnings that clients cause do not hide
+/// these, which have a pace of their own.
 #[cold]
 pub(crate) fn report(ctx: Context, what: &[u8], key: &[u8], why: impl Display) {
     static PACE: AtomicI64 = AtomicI64::new(0);
@@ -37,11 +37,10 @@ pub(crate) fn report(ctx: Context, what: &[u8], key: &[u8], why: impl Display) {
     });
 }
 
-/// Puts a placeholder into the key `name` if the key is missing. If the value in the key `lacks`
-/// items that could not be added, the placeholder replaces the value. Otherwise a filter would
-/// answer "absent" for these items, and so would a load that is completed later. The AOF of this
-/// server and the replicas of a slot's new node do not get the command. They get the placeholder,
-/// as a header of a dump.
+/// Puts a placeholder into the key `name` if the key is missing. It also replaces a value that
+/// `lacks` items which could not be added: a filter would answer "absent" for these, and so would a
+/// load that is completed later. The AOF of this server and the replicas of a slot's new node do
+/// not get the command. They get the placeholder, as a header of a dump.
 #[cold]
 pub(crate) fn leave_placeholder(ctx: Context, name: Str, lacks: bool) {
     let Some(placeholder) = Stored::placeholder(true) else { return };
@@ -60,9 +59,9 @@ pub(crate) fn leave_placeholder(ctx: Context, name: Str, lacks: bool) {
     effects::placeholder(ctx, name, deleted, begun);
 }
 
-/// [`report`] for a callback that gets no client (COPY, RESTORE, a full sync): reports on a replica
-/// and while the server loads, and returns whether that is so. On a replica that takes writes, that
-/// includes changes by its clients.
+/// [`report`] for a callback that gets no client (COPY, RESTORE, a full sync). It reports on a
+/// replica, also what clients of a writable one change, and while the server loads. Returns whether
+/// that is so.
 #[cold]
 pub(crate) fn report_without_client(what: &str, key: Str, why: impl Display) -> bool {
     let obeyed = limit::must_obey(Context::none());
