@@ -44,7 +44,7 @@ pub(crate) fn report(ctx: Context, what: &[u8], key: &[u8], why: impl Display) {
 #[cold]
 pub(crate) fn leave_placeholder(ctx: Context, name: Str, lacks: bool) {
     let Some(placeholder) = Stored::placeholder(true) else { return };
-    let header = dump::header(&placeholder);
+    let (iterator, header) = dump::header(&placeholder);
     let mut key = Key::open(ctx, name, Access::Write);
     let deleted = match Stored::in_key(&mut key) {
         Ok(None) => false,
@@ -54,9 +54,10 @@ pub(crate) fn leave_placeholder(ctx: Context, name: Str, lacks: bool) {
     if deleted {
         key.delete();
     }
-    let begun = placeholder.put(&mut key).ok().map(|()| header);
+    // The server takes any value for an empty key that is open for writing.
+    let _ = placeholder.put(&mut key);
     drop(key);
-    effects::placeholder(ctx, name, deleted, begun);
+    effects::placeholder(ctx, name, deleted, iterator, &header);
 }
 
 /// [`report`] for a callback that gets no client (COPY, RESTORE, a full sync). It reports on a

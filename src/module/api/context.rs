@@ -83,12 +83,10 @@ impl Context<'_> {
         call!(RedisModule_WrongArity(self.0));
     }
 
-    /// Writes a warning to the server's log.
     pub(crate) fn warn(self, text: &str) {
         self.log(c"warning", text);
     }
 
-    /// Writes a line to the server's log.
     pub(crate) fn log(self, level: &CStr, text: &str) {
         let text: Vec<u8> = text.bytes().filter(|&byte| byte != 0).chain([0]).collect();
         call!(RedisModule_Log(self.0, level.as_ptr(), c"%s".as_ptr(), text.as_ptr()));
@@ -122,7 +120,7 @@ impl Context<'_> {
         text
     }
 
-    /// The server's context flags (`REDISMODULE_CTX_FLAGS_*`).
+    /// `REDISMODULE_CTX_FLAGS_*`.
     pub(crate) fn flags(self) -> c_int {
         call!(RedisModule_GetContextFlags(self.0))
     }
@@ -200,7 +198,6 @@ impl Context<'_> {
 
 /// When the module loads.
 impl Context<'_> {
-    /// Sets the module's options (`REDISMODULE_OPTION*`).
     pub(crate) fn set_options(self, options: u32) {
         call!(RedisModule_SetModuleOptions(self.0, options as c_int));
     }
@@ -217,7 +214,6 @@ impl Context<'_> {
         let _: u64 = call!(RedisModule_CreateTimer(self.0, milliseconds, ring, no_data));
     }
 
-    /// Registers the callback that fills the module's section of INFO.
     pub(crate) fn register_info(self, info: raw::RedisModuleInfoFunc) {
         call!(RedisModule_RegisterInfoFunc(self.0, info));
     }

@@ -155,7 +155,7 @@ impl Added {
     /// may be replicated `verbatim`.
     fn items<'a>(&self, items: impl Batch<'a>, verbatim: bool) -> Items<'a> {
         match self.changed.ones() {
-            0 => Items::Listed(Vec::new()),
+            0 => Items::NONE,
             all if verbatim && all == self.new.count() && self.error.is_none() => Items::All,
             _ => items.select(self.changed.each()),
         }

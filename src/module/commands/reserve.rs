@@ -1,6 +1,5 @@
-//! `BF.RESERVE key error_rate capacity [options]`: creates an empty filter. An addition to a
-//! missing key also creates one. The command's options describe that filter, and the settings give
-//! the rest.
+//! `BF.RESERVE key error_rate capacity [options]`: creates an empty filter. So does an addition to
+//! a missing key. The command's options describe the filter, and the settings give the rest.
 
 use super::{Argument, Call, Command, Kind};
 use crate::{
@@ -45,15 +44,13 @@ fn bf_reserve(call: &Call) -> Result<(), Refusal> {
     let (value, created) = filter(call, options)?;
     value.put(&mut key)?;
     drop(key);
-    let nothing = Items::Listed(Vec::new());
-    effects::announce(call.ctx, call.key, Some(&created), &nothing, Growth::default());
+    effects::announce(call.ctx, call.key, Some(&created), &Items::NONE, Growth::default());
     call.ctx.reply_simple(c"OK");
     Ok(())
 }
 
-/// Makes an empty filter for a command. Without SEED, the seed is random bytes from the operating
-/// system. Anyone who does not know the seed cannot prepare items that raise the error rate
-/// (docs/internals/hash.md).
+/// Makes an empty filter for a command. Without SEED, the seed is random: nobody who does not know
+/// it can prepare items that raise the error rate (docs/internals/hash.md).
 ///
 /// # Errors
 /// `NO_MEMORY` when the memory is not there or not allowed, and those of [`family`].
@@ -92,8 +89,7 @@ pub(super) fn filter(call: &Call, options: Options) -> Result<(Stored, Creation)
 /// The product whose rules a new filter follows.
 ///
 /// This module replicates each native filter with its seed. So a command without a seed, from a
-/// primary or an AOF, comes from RedisBloom, or creates a filter in RedisBloom's layout. The
-/// setting `layout` applies to clients only.
+/// primary or an AOF, creates a filter of RedisBloom's. The setting `layout` is for clients only.
 ///
 /// # Errors
 /// `LAYOUT`.
