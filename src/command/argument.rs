@@ -19,24 +19,23 @@ pub struct Argument {
     pub parts: &'static [Self],
 }
 
-/// What an argument is.
+/// What an argument is, with the number that the server has for it (`RedisModuleCommandArgType`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[expect(missing_docs, reason = "the names of COMMAND DOCS")]
 pub enum Kind {
-    String,
-    Integer,
-    Double,
+    String = 0,
+    Integer = 1,
+    Double = 2,
     /// A key after the first one, which is only read.
-    Key,
-    Token,
+    Key = 3,
+    Token = 6,
+    OneOf = 7,
     /// All parts, after the token.
-    Block,
-    OneOf,
+    Block = 8,
     /// Not one argument, but the options of a new filter (`options.rs`).
-    Options {
-        /// Whether the command is BF.RESERVE.
-        reserve: bool,
-    },
+    Options,
+    /// Those that BF.RESERVE takes.
+    ReserveOptions,
 }
 
 impl Argument {

@@ -107,11 +107,7 @@ pub(super) const INSERT: Command = Command {
           not exist",
     complexity: PER_ITEMS,
     since: c"1.0.0",
-    arguments: &[
-        Argument::new(c"options", Kind::Options { reserve: false }),
-        Argument::token(c"ITEMS"),
-        ITEMS,
-    ],
+    arguments: &[Argument::new(c"options", Kind::Options), Argument::token(c"ITEMS"), ITEMS],
     run: bf_insert,
     ..Command::ADDS
 };

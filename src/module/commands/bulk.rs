@@ -27,7 +27,7 @@ pub(super) const BULKADD: Command = Command {
     summary: c"Adds the items of one packed string to a Bloom filter, which is created with the \
           given options if it does not exist",
     complexity: PER_ITEMS,
-    arguments: &[Argument::new(c"options", Kind::Options { reserve: false }), FORMAT, BLOB],
+    arguments: &[Argument::new(c"options", Kind::Options), FORMAT, BLOB],
     run: bf_bulkadd,
     ..Command::ADDS
 };

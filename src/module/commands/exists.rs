@@ -110,15 +110,16 @@ pub(super) fn ask<'a>(call: &Call, items: impl Batch<'a>) -> Result<Option<Chunk
 /// an error.
 #[inline]
 pub(super) fn queried(key: &mut Key) -> Result<Option<&mut Stored>, Refusal> {
-    match Stored::complete_in_key(key)? {
-        None => missing(),
-        value => Ok(value),
+    let value = Stored::complete_in_key(key)?;
+    if value.is_none() {
+        missing()?;
     }
+    Ok(value)
 }
 
 /// Counts a query of a missing key, which is how a guard finds out that its filter is lost.
 #[cold]
-fn missing<'a>() -> Result<Option<&'a mut Stored>, Refusal> {
+fn missing() -> Result<(), Refusal> {
     stats::MISSING.add(1);
-    if config::MISSING_KEY_ERROR.bits() != 0 { Err(Refusal::NOT_FOUND) } else { Ok(None) }
+    if config::MISSING_KEY_ERROR.bits() != 0 { Err(Refusal::NOT_FOUND) } else { Ok(()) }
 }

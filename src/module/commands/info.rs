@@ -13,7 +13,7 @@ use super::{Argument, Call, Command};
 use crate::{
     command::{number, refusal::Refusal},
     filter::{
-        Estimate, Family, Filter, Layer, NEVER, Plan, RedisBloom, Rules, Shape, Span,
+        Estimate, Expansion, Family, Filter, Layer, NEVER, Plan, RedisBloom, Rules, Shape, Span,
         paged::{Generation, Paged},
     },
     module::{
@@ -89,19 +89,9 @@ const FIELDS: [Field; 16] = [
     (c"SIZE", c"Size", |f| Int(f.bytes()), |p| Int(p.bytes())),
     (c"FILTERS", c"Number of filters", layer_count, |p| Int(p.stack(p.items(BEFORE_ALL)).0)),
     (c"ITEMS", c"Number of items inserted", |f| Int(f.items()), |p| Int(p.items(now(p)))),
-    (
-        c"EXPANSION",
-        c"Expansion rate",
-        |filter| int_or_null(filter.expansion().factor()),
-        |paged| int_or_null(paged.expansion().factor()),
-    ),
+    (c"EXPANSION", c"Expansion rate", |f| factor(f.expansion()), |p| factor(p.expansion())),
     (c"ERROR", c"Error rate", |f| Double(f.error_rate()), |p| Double(p.error_rate())),
-    (
-        c"FPR",
-        c"False positive rate",
-        |f| Double(f.estimate().error_rate),
-        |p| Double(p.estimate().error_rate),
-    ),
+    (c"FPR", c"False positive rate", |f| rate(f.estimate()), |p| rate(p.estimate())),
     (c"FILL", c"Fill", |f| Double(f.estimate().fill), |p| Double(p.estimate().fill)),
     (c"LAYERS", c"Layers", layers, parts),
     (c"SATURATED", c"Saturated counters", |_| Null, |p| int_or_null(p.saturated())),
@@ -114,12 +104,7 @@ const FIELDS: [Field; 16] = [
     (c"SHARD", c"Shard", |f| shard(f.shard()), |p| shard(p.shard())),
     (c"WINDOW", c"Window", |_| Null, window),
     (c"GENERATIONS", c"Generations", |_| Null, generations),
-    (
-        c"IDENTITY",
-        c"Identity",
-        |filter| hexadecimal(Plan::of(filter).identity()),
-        |paged| hexadecimal(Plan::of_pages(paged).identity()),
-    ),
+    (c"IDENTITY", c"Identity", |f| identity(Plan::of(f)), |p| identity(Plan::of_pages(p))),
     (c"LAYOUT", c"Layout", product, |_| Shown::Word(c"native")),
 ];
 
@@ -138,8 +123,16 @@ fn int_or_null(number: Option<impl Into<u64>>) -> Shown {
     number.map_or(Null, |number| Int(number.into()))
 }
 
-fn hexadecimal(number: u64) -> Shown {
-    Shown::Text(format!("{number:016x}"))
+fn rate(estimate: Estimate) -> Shown {
+    Double(estimate.error_rate)
+}
+
+fn identity(plan: Plan) -> Shown {
+    Shown::Text(format!("{:016x}", plan.identity()))
+}
+
+fn factor(expansion: Expansion) -> Shown {
+    int_or_null(expansion.factor())
 }
 
 fn layer_count(filter: &Filter) -> Shown {

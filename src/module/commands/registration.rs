@@ -101,11 +101,12 @@ impl Command {
         key.key_spec_index = 0;
         let mut arguments = vec![key];
         for argument in self.arguments {
-            let Kind::Options { reserve } = argument.kind else {
+            if !matches!(argument.kind, Kind::Options | Kind::ReserveOptions) {
                 arguments.push(kept.describe(argument));
                 continue;
-            };
-            for option in options::taken(reserve).filter(|option| option.place != Place::Valkeys) {
+            }
+            let taken = options::taken(argument.kind == Kind::ReserveOptions);
+            for option in taken.filter(|option| option.place != Place::Valkeys) {
                 let mut described = kept.describe(&option.argument.optional());
                 if option.place == Place::Own && is_redisblooms {
                     described.since = OWN_SINCE.as_ptr();
@@ -173,40 +174,24 @@ struct Kept {
 impl Kept {
     /// Converts an argument for the server. A token with a value is a block.
     fn describe(&mut self, argument: &Argument) -> raw::RedisModuleCommandArg {
-        use raw::{
-            REDISMODULE_CMD_ARG_MULTIPLE as MULTIPLE, REDISMODULE_CMD_ARG_OPTIONAL as OPTIONAL,
-            RedisModuleCommandArgType_REDISMODULE_ARG_TYPE_BLOCK as BLOCK,
-            RedisModuleCommandArgType_REDISMODULE_ARG_TYPE_DOUBLE as DOUBLE,
-            RedisModuleCommandArgType_REDISMODULE_ARG_TYPE_INTEGER as INTEGER,
-            RedisModuleCommandArgType_REDISMODULE_ARG_TYPE_KEY as KEY,
-            RedisModuleCommandArgType_REDISMODULE_ARG_TYPE_ONEOF as ONE_OF,
-            RedisModuleCommandArgType_REDISMODULE_ARG_TYPE_PURE_TOKEN as TOKEN,
-            RedisModuleCommandArgType_REDISMODULE_ARG_TYPE_STRING as STRING,
-        };
+        use raw::{REDISMODULE_CMD_ARG_MULTIPLE, REDISMODULE_CMD_ARG_OPTIONAL};
         let name = argument.name.or(argument.token).unwrap_or_default();
         let name = CString::new(name.to_bytes().to_ascii_lowercase()).unwrap_or_default();
         let mut described = raw::RedisModuleCommandArg {
             name: name.as_ptr(),
-            type_: match argument.kind {
-                Kind::String => STRING,
-                Kind::Integer => INTEGER,
-                Kind::Double => DOUBLE,
-                Kind::Key => KEY,
-                Kind::Token => TOKEN,
-                Kind::Block | Kind::Options { .. } => BLOCK,
-                Kind::OneOf => ONE_OF,
-            },
+            type_: argument.kind as u32,
             token: argument.token.map_or(std::ptr::null(), CStr::as_ptr),
-            flags: (if argument.optional { OPTIONAL } else { 0 }
-                | if argument.multiple { MULTIPLE } else { 0 }) as c_int,
+            flags: (u32::from(argument.optional) * REDISMODULE_CMD_ARG_OPTIONAL
+                | u32::from(argument.multiple) * REDISMODULE_CMD_ARG_MULTIPLE)
+                as c_int,
             // Key spec 0 is that of the first key.
             key_spec_index: if argument.kind == Kind::Key { 1 } else { -1 },
             ..END_OF_ARGUMENTS
         };
         let value = Argument::new(argument.token.unwrap_or_default(), argument.kind);
         let mut parts = argument.parts;
-        if argument.token.is_some() && !matches!(described.type_, TOKEN | BLOCK) {
-            described.type_ = BLOCK;
+        if argument.token.is_some() && !matches!(argument.kind, Kind::Token | Kind::Block) {
+            described.type_ = Kind::Block as u32;
             parts = std::slice::from_ref(&value);
         }
         if !parts.is_empty() {

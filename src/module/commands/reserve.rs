@@ -28,7 +28,7 @@ pub(super) const RESERVE: Command = Command {
     arguments: &[
         Argument::new(c"error_rate", Kind::Double),
         Argument::new(c"capacity", Kind::Integer),
-        Argument::new(c"options", Kind::Options { reserve: true }),
+        Argument::new(c"options", Kind::ReserveOptions),
     ],
     run: bf_reserve,
     ..Command::FILLS
