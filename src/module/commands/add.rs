@@ -9,9 +9,8 @@
 use std::iter::once;
 
 use super::{
-    Argument, Call, Command, ITEMS, Kind, PER_ITEM, PER_ITEMS,
-    items::{Batch, Chunks, check_shard, misrouted},
-    reserve,
+    Argument, Batch, Call, Chunks, Command, ITEMS, Kind, PER_ITEM, PER_ITEMS, check_shard,
+    misrouted, reserve,
 };
 use crate::{
     command::{args, options::Options, refusal::Refusal},

@@ -3,7 +3,7 @@
 //!
 //! The whole blob is checked before the key is opened, so a malformed blob changes nothing.
 
-use super::{Argument, Call, Command, Kind, PER_ITEMS, add, exists::ask, items::Batch};
+use super::{Argument, Batch, Call, Command, Kind, PER_ITEMS, add, exists::ask};
 use crate::{
     codec::packed::{self, Packed},
     command::{args, refusal::Refusal},

@@ -7,8 +7,7 @@
 use std::iter::once;
 
 use super::{
-    Argument, Call, Command, ITEMS, Kind, PER_ITEM, PER_ITEMS,
-    items::{Batch, Chunks, check_shard},
+    Argument, Batch, Call, Chunks, Command, ITEMS, Kind, PER_ITEM, PER_ITEMS, check_shard,
 };
 use crate::{
     command::refusal::Refusal,

@@ -50,7 +50,7 @@ fn bf_merge(call: &Call) -> Result<(), Refusal> {
             let all: Vec<_> = once(member(value)?).chain(sources.iter().copied()).collect();
             let union = union(call, &all, |demand| demand)?;
             let changed = union.is_some();
-            become_union(value, union, &sources)?;
+            become_union(value, union, &sources);
             let layers = before.grew(value.share());
             let filled = !was_filled && is_filled(member(value)?);
             (false, changed.then_some(Growth { layers, filled, ..Growth::default() }))
@@ -64,7 +64,7 @@ fn bf_merge(call: &Call) -> Result<(), Refusal> {
                 Some(Union::Pages(paged)) => Stored::Pages(paged),
                 union => {
                     let mut value = copy(call, &sources)?;
-                    become_union(&mut value, union, sources.get(1..).unwrap_or_default())?;
+                    become_union(&mut value, union, sources.get(1..).unwrap_or_default());
                     value
                 }
             };
@@ -88,8 +88,7 @@ fn bf_merge(call: &Call) -> Result<(), Refusal> {
 /// subscriber in another module may delete a key, and with it the value of an open one.
 ///
 /// Opening for writing deletes an expired key and publishes `expired`; opening for reading
-/// publishes `keymiss`. The command then opens all keys for writing, which publishes nothing
-/// about a missing one.
+/// publishes `keymiss`. After that, opening for writing publishes nothing.
 fn settle(ctx: Context, destination: Str, sources: &[Str]) {
     drop(Key::open(ctx, destination, Access::Write));
     for &name in sources {
@@ -118,19 +117,13 @@ fn union(
     Union::of(filters, !limit::must_obey(call.ctx), ceiling).map_err(|error| refused(call, error))
 }
 
-/// Makes a filter its union with `others`.
-fn become_union(
-    value: &mut Stored,
-    union: Option<Union>,
-    others: &[Member],
-) -> Result<(), Refusal> {
+/// Makes a filter its union with `others`. Only a filter of layers has a union of layers.
+fn become_union(value: &mut Stored, union: Option<Union>, others: &[Member]) {
     match (union, value) {
-        (None, _) => {}
         (Some(Union::Pages(paged)), value) => *value = Stored::Pages(paged),
         (Some(Union::Layer(items)), Stored::Layers(filter)) => filter.unite(others, items),
-        (Some(Union::Layer(_)), _) => return Err(Refusal::INTERNAL),
+        _ => {}
     }
-    Ok(())
 }
 
 /// Whether the filter is non-scaling and full.
@@ -159,8 +152,7 @@ fn copy(call: &Call, filters: &[Member]) -> Result<Stored, Refusal> {
         .map_err(|error| refused(call, error))
 }
 
-/// The refusal of a union. A refusal for memory, or for what the filters hold, is counted and
-/// logged.
+/// Counts and logs a refusal for memory, or for what the filters hold.
 #[cold]
 fn refused(call: &Call, error: Error) -> Refusal {
     let Error::Unmergeable(why) = error else {

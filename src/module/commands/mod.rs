@@ -3,7 +3,6 @@
 //! A [`Command`] has what the server must know before it runs, and the function that runs it.
 //! Between the server and that function is only `run`: it catches a panic and sends a refusal.
 
-mod items;
 mod registration;
 
 use std::{
@@ -15,6 +14,7 @@ use registration::{Command, Uses};
 
 use super::{
     api::{Context, OK, Str, logged, raw},
+    effects::Items,
     guarded, limit, stats, unapplied,
 };
 use crate::{
@@ -23,6 +23,8 @@ use crate::{
         argument::{Argument, Kind},
         refusal::Refusal,
     },
+    filter::Answers,
+    sharding::Shard,
 };
 
 /// One or more items.
@@ -68,12 +70,11 @@ macro_rules! commands {
 commands! {
     add: ADD, MADD, INSERT;
     bulk: BULKADD, BULKEXISTS;
-    counting: COUNT, DEL;
     dump: SCANDUMP, LOADCHUNK, IMPORT, LOAD;
     exists: EXISTS, MEXISTS;
-    forget: FORGET, SHIFT;
     info: CARD, DEBUG, INFO;
     merge: MERGE;
+    paged: COUNT, DEL, FORGET, SHIFT;
     reserve: RESERVE;
 }
 
@@ -173,4 +174,103 @@ impl<'a> Call<'a> {
         }
         refusal
     }
+}
+
+/// The items of a command.
+trait Batch<'a>: Copy {
+    /// The items, in order.
+    fn items(self) -> impl Iterator<Item = &'a [u8]> + Clone;
+
+    /// The items whose element of `changed` is true, in the form in which they are replicated.
+    fn select(self, changed: impl Iterator<Item = bool>) -> Items<'a>;
+}
+
+/// Items that are one argument each.
+impl<'a> Batch<'a> for &[Str<'a>] {
+    fn items(self) -> impl Iterator<Item = &'a [u8]> + Clone {
+        self.iter().map(|item| item.bytes())
+    }
+
+    fn select(self, changed: impl Iterator<Item = bool>) -> Items<'a> {
+        let changed = self.iter().zip(changed).filter(|(_, changed)| *changed);
+        Items::Listed(changed.map(|(item, _)| *item).collect())
+    }
+}
+
+/// Answers in chunks. The first chunk has its own field, so that a small batch allocates nothing.
+#[derive(Default)]
+struct Chunks {
+    first: Option<Answers>,
+    more: Vec<Answers>,
+}
+
+impl Chunks {
+    #[inline]
+    fn push(&mut self, chunk: Answers) {
+        if self.first.is_none() {
+            self.first = Some(chunk);
+        } else {
+            self.more.push(chunk);
+        }
+    }
+
+    /// The number of answers.
+    fn count(&self) -> usize {
+        self.iter().map(Answers::count).sum()
+    }
+
+    /// The number of answers that are true.
+    fn ones(&self) -> usize {
+        self.iter().map(Answers::ones).sum()
+    }
+
+    fn iter(&self) -> impl Iterator<Item = Answers> {
+        self.first.into_iter().chain(self.more.iter().copied())
+    }
+
+    /// The answers one by one.
+    fn each(&self) -> impl Iterator<Item = bool> {
+        self.iter().flat_map(Answers::each)
+    }
+}
+
+/// Refuses a client's command if one of its items belongs to a shard that is not the filter's
+/// (`docs/reference/sharding.md`). What a primary, an AOF or a slot migration sends is obeyed: the
+/// item is in the filter there, and a refusal would lose it here.
+#[inline]
+fn check_shard<'a>(
+    call: &Call,
+    shard: Option<Shard>,
+    items: impl Iterator<Item = &'a [u8]>,
+) -> Result<(), Refusal> {
+    shard.map_or(Ok(()), |shard| check_each(call, shard, items))
+}
+
+#[inline(never)] // So that the code for other filters does not depend on it.
+fn check_each<'a>(
+    call: &Call,
+    shard: Shard,
+    items: impl Iterator<Item = &'a [u8]>,
+) -> Result<(), Refusal> {
+    match shard.foreign(items) {
+        None => Ok(()),
+        Some(owner) if call.ctx.is_replayed() => {
+            call.log(format_args!(
+                "of a primary or an AOF took an item of shard {owner}, though the filter is shard \
+                 {shard}"
+            ));
+            Ok(())
+        }
+        Some(owner) => Err(misrouted(call, Some(shard), Refusal::OtherShard(owner))),
+    }
+}
+
+/// Counts and logs the refusal of a command for another shard. `shard` is the filter's own.
+#[cold]
+fn misrouted(call: &Call, shard: Option<Shard>, refusal: Refusal) -> Refusal {
+    stats::MISROUTED.add(1);
+    let text = refusal.text(std::iter::empty());
+    let is = shard.map_or_else(|| "no shard".into(), |shard| format!("shard {shard}"));
+    call.log(format_args!("refused: {} (the filter is {is})", text.to_string_lossy()));
+    refusal
 }
