@@ -16,21 +16,17 @@ use crate::filter::{Filter, Hash, PrefetchHint};
 /// The last filter of a single command that gains by a prefetch.
 static LAST: Memory = Memory(Cell::new(None));
 
-struct Memory(Cell<Option<Remembered>>);
+struct Memory(Cell<Option<(End, PrefetchHint)>>);
 
 // SAFETY: `LAST` is the only value, and only commands use it. The server runs commands one at a
 // time: in its main thread, or in a thread that holds the server's lock.
 unsafe impl Sync for Memory {}
 
-#[derive(Clone, Copy)]
-struct Remembered {
-    name: (usize, u64),
-    hint: PrefetchHint,
-}
-
 /// Length and last eight bytes of a name. Names that share both count as the same name.
+type End = (usize, u64);
+
 #[inline]
-fn end_of(name: &[u8]) -> (usize, u64) {
+fn end_of(name: &[u8]) -> End {
     let short = || name.iter().fold(0, |bytes, &byte| bytes << 8 | u64::from(byte));
     (name.len(), name.last_chunk().map_or_else(short, |end| u64::from_le_bytes(*end)))
 }
@@ -47,8 +43,8 @@ impl<'a> Lookahead<'a> {
     /// Prefetches the item's cache lines, if the name is remembered.
     #[inline]
     pub(crate) fn new(name: &'a [u8], item: &'a [u8]) -> Self {
-        let last = LAST.0.get().filter(|last| last.name == end_of(name));
-        Self { name, item, hashed: last.map(|last| (last.hint, last.hint.hash(item))) }
+        let last = LAST.0.get().filter(|(end, _)| *end == end_of(name));
+        Self { name, item, hashed: last.map(|(_, hint)| (hint, hint.hash(item))) }
     }
 
     /// The item's hash in the filter that the name led to.
@@ -69,5 +65,5 @@ impl<'a> Lookahead<'a> {
 
 #[inline(never)] // Most commands find their filter remembered, or one not worth remembering.
 fn remember(name: &[u8], hint: Option<PrefetchHint>) {
-    LAST.0.set(hint.map(|hint| Remembered { name: end_of(name), hint }));
+    LAST.0.set(hint.map(|hint| (end_of(name), hint)));
 }

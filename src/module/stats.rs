@@ -35,33 +35,20 @@ impl Counter {
     }
 }
 
-/// Declares the counters, each with its field of INFO (`docs/reference/metrics.md`).
+/// Declares the counters. The field of INFO is the name in small letters
+/// (`docs/reference/metrics.md`); exporters read it.
 macro_rules! counters {
-    ($($counter:ident: $field:literal;)+) => {
+    ($($counter:ident)+) => {
         $(pub(crate) static $counter: Counter = Counter::new();)+
-        const COUNTERS: &[(&str, &Counter)] = &[$(($field, &$counter)),+];
+        const COUNTERS: &[(&str, &Counter)] = &[$((stringify!($counter), &$counter)),+];
     };
 }
 
 counters! {
-    ADDS: "adds";
-    CHECKS: "checks";
-    POSITIVES: "positives";
-    MISSING: "missing";
-    LOADS: "loads";
-    REFUSED: "refused";
-    REFUSED_GROWTH: "refused_growth";
-    REFUSED_FULL: "refused_full";
-    SCALED: "scaled";
-    FILLED: "filled";
-    DELETES: "deletes";
-    UNDELETED: "undeleted";
-    MISROUTED: "misrouted";
-    UNAPPLIED: "unapplied";
-    SHIFTS: "shifts";
-    FORGOTTEN: "forgotten";
-    DEFRAG_HITS: "defrag_hits";
-    DEFRAG_MISSES: "defrag_misses";
+    ADDS CHECKS POSITIVES MISSING LOADS
+    REFUSED REFUSED_GROWTH REFUSED_FULL
+    SCALED FILLED DELETES UNDELETED MISROUTED UNAPPLIED
+    SHIFTS FORGOTTEN DEFRAG_HITS DEFRAG_MISSES
 }
 
 /// The fields of INFO that are sums over all filters, modulo 2^64. Only forged counts exceed 2^64;
@@ -164,12 +151,12 @@ pub(super) unsafe extern "C" fn info(ctx: *mut raw::RedisModuleInfoCtx, _: c_int
         if add_info_section(ctx, None) != Status::Ok {
             return;
         }
-        let field = |name, number| add_info_field_unsigned_long_long(ctx, name, number);
+        let field = |name: &str, number| add_info_field_unsigned_long_long(ctx, name, number);
         for (name, (made, freed)) in TOTALS.iter().zip(MADE.iter().zip(&FREED)) {
             field(name, made.get().wrapping_sub(freed.load(Relaxed)));
         }
         for (name, counter) in COUNTERS {
-            field(name, counter.get());
+            field(&name.to_ascii_lowercase(), counter.get());
         }
     });
 }

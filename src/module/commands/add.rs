@@ -141,7 +141,6 @@ impl Added {
         self.changed.push(changed);
     }
 
-    /// Replies with an array of booleans.
     fn reply(&self, call: &Call) {
         call.reply_each(self.new.count(), self.new.each(), self.error);
     }
@@ -307,7 +306,6 @@ fn refused(call: &Call, error: Error) -> Refusal {
     call.refused(error, Refusal::NO_GROWTH)
 }
 
-/// Adds `items` in order, and stops at the first item that cannot be added.
 #[inline(never)] // So that the code for other filters does not depend on it.
 fn add_to_pages<'a>(
     call: &Call,
@@ -382,7 +380,6 @@ pub(super) struct Before {
     bytes: u64,
     items: u64,
     pages: usize,
-    /// Whether it refuses new items.
     full: bool,
     author: Author,
     /// The numbers of the oldest and the newest generation.

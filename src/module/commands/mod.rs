@@ -27,7 +27,6 @@ use crate::{
     sharding::Shard,
 };
 
-/// One or more items.
 const ITEMS: Argument = Argument::new(c"item", Kind::String).multiple();
 
 /// The time that a command of one item takes, and of many.
@@ -41,7 +40,6 @@ macro_rules! commands {
     ($($file:ident: $($command:ident),+;)+) => {
         $(mod $file;)+
 
-        /// Registers every command.
         pub(super) fn register(ctx: Context) -> Result<(), String> {
             ctx.add_category(registration::CATEGORY);
             $($({
@@ -103,7 +101,6 @@ fn run(command: &Command, ctx: Context, words: &[Str]) -> c_int {
 /// A command as it was called.
 struct Call<'a> {
     ctx: Context<'a>,
-    /// The command's name.
     name: Str<'a>,
     key: Str<'a>,
     /// The words after the key.
@@ -178,7 +175,6 @@ impl<'a> Call<'a> {
 
 /// The items of a command.
 trait Batch<'a>: Copy {
-    /// The items, in order.
     fn items(self) -> impl Iterator<Item = &'a [u8]> + Clone;
 
     /// The items whose element of `changed` is true, in the form in which they are replicated.
@@ -214,7 +210,6 @@ impl Chunks {
         }
     }
 
-    /// The number of answers.
     fn count(&self) -> usize {
         self.iter().map(Answers::count).sum()
     }
@@ -228,7 +223,6 @@ impl Chunks {
         self.first.into_iter().chain(self.more.iter().copied())
     }
 
-    /// The answers one by one.
     fn each(&self) -> impl Iterator<Item = bool> {
         self.iter().flat_map(Answers::each)
     }

@@ -19,7 +19,6 @@ use crate::command::{
     refusal::Refusal,
 };
 
-/// A command.
 pub(super) struct Command {
     pub(super) name: &'static CStr,
     /// Runs it and replies, or refuses without having replied.
@@ -28,7 +27,6 @@ pub(super) struct Command {
     pub(super) flags: &'static CStr,
     /// The number of words, including the name; negative for "at least".
     pub(super) arity: c_int,
-    /// What the command does with its key.
     pub(super) uses: Uses,
     /// ACL categories in addition to `CATEGORY`.
     pub(super) categories: &'static CStr,
@@ -182,7 +180,7 @@ impl Kept {
             type_: argument.kind as u32,
             token: argument.token.map_or(std::ptr::null(), CStr::as_ptr),
             flags: (u32::from(argument.optional) * REDISMODULE_CMD_ARG_OPTIONAL
-                | u32::from(argument.multiple) * REDISMODULE_CMD_ARG_MULTIPLE)
+                + u32::from(argument.multiple) * REDISMODULE_CMD_ARG_MULTIPLE)
                 as c_int,
             // Key spec 0 is that of the first key.
             key_spec_index: if argument.kind == Kind::Key { 1 } else { -1 },
