@@ -186,7 +186,6 @@ static UNPREFIXED: AtomicBool = AtomicBool::new(false);
 static FILE_APPLIED: AtomicBool = AtomicBool::new(false);
 
 /// Takes the load arguments as defaults, then registers every name and lets the server set each.
-/// The error is a line for the log.
 pub(crate) fn register(ctx: Context, arguments: &[Str], unprefixed: bool) -> Result<(), String> {
     take_arguments(ctx, arguments)?;
     UNPREFIXED.store(unprefixed, Relaxed);
@@ -224,8 +223,8 @@ fn take_arguments(ctx: Context, arguments: &[Str]) -> Result<(), String> {
         let Some(name) = names.find(|name| name.name.to_bytes() == plain.as_bytes()) else {
             return Err(format!("load argument {given} is not known"));
         };
-        let value = name.setting.read(value, &given);
-        let value = value.map_err(|why| format!("bad load argument: {why}"))?;
+        let refused = |why| format!("bad load argument: {why}");
+        let value = name.setting.read(value, &given).map_err(refused)?;
         name.setting.default.store(value, Relaxed);
         name.setting.bits.store(value, Relaxed);
         if name.role == Cuckoo {
@@ -245,14 +244,14 @@ impl Name {
 
     /// Registers it with the default of its setting; false if the server refuses.
     fn register(&'static self, ctx: Context) -> bool {
+        let shown = CString::new(self.shown()).unwrap_or_default();
         let (name, flags) = match UNPREFIXED.load(Relaxed) {
-            true => (self.shown(), raw::REDISMODULE_CONFIG_UNPREFIXED),
-            false => (self.name.to_string_lossy().into_owned(), raw::REDISMODULE_CONFIG_DEFAULT),
+            true => (shown.as_c_str(), raw::REDISMODULE_CONFIG_UNPREFIXED),
+            false => (self.name, raw::REDISMODULE_CONFIG_DEFAULT),
         };
         let hidden = if self.role == Cuckoo { raw::REDISMODULE_CONFIG_HIDDEN } else { 0 };
-        let name = CString::new(name).unwrap_or_default();
         let default = CString::new(self.setting.text()).unwrap_or_default();
-        ctx.register_setting(&name, &default, flags | hidden, Some(get), Some(set), self)
+        ctx.register_setting(name, &default, flags | hidden, Some(get), Some(set), self)
     }
 
     /// Sets the value. After an error, which says why the text is refused, the value is unchanged.

@@ -160,8 +160,7 @@ pub(crate) fn deleted(ctx: Context, key: Str, items: &Items) {
     ctx.notify(c"bloom.del", key);
 }
 
-/// Announces a filter that BF.MERGE changed or `created`. Replicates the command unchanged, because
-/// replicas hold the same sources at this point.
+/// Announces a filter that BF.MERGE changed or `created`.
 pub(crate) fn merged(ctx: Context, key: Str, created: bool, growth: Growth) {
     ctx.replicate_verbatim();
     ctx.signal_modified(key);
@@ -172,8 +171,7 @@ pub(crate) fn merged(ctx: Context, key: Str, created: bool, growth: Growth) {
     publish_growth(ctx, key, growth);
 }
 
-/// Announces a restored filter, or a chunk of one (BF.LOADCHUNK). Publishes an event only if the
-/// filter is `complete`.
+/// Announces a filter that was loaded, or a chunk of one that is not yet `complete`.
 pub(crate) fn loaded(ctx: Context, key: Str, complete: bool) {
     ctx.replicate_verbatim();
     ctx.signal_modified(key);

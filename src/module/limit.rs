@@ -28,8 +28,7 @@ pub(crate) const ADDRESSABLE: u64 = 1 << 48;
 
 /// The most bytes of bits that a filter with this demand may take.
 pub(crate) fn ceiling(ctx: Context, demand: Demand) -> u64 {
-    // On a read-only replica no command is a client's, not even one that a script or another module
-    // calls for the primary.
+    // On a read-only replica, a script or another module also acts for the primary.
     if ctx.is_replayed_or(raw::REDISMODULE_CTX_FLAGS_READONLY) {
         return u64::MAX;
     }
@@ -82,8 +81,7 @@ pub(crate) fn read(ctx: Context) {
 
 /// What the control group of this process may use, `u64::MAX` for no bound.
 fn container() -> u64 {
-    // Inside a container these are its own; version 2 says "max" and version 1 a number near 2^63
-    // for no bound.
+    // Without a bound, version 2 says "max" and version 1 a number near 2^63.
     ["/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"]
         .iter()
         .filter_map(|path| std::fs::read_to_string(path).ok()?.trim().parse().ok())

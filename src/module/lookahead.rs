@@ -4,10 +4,9 @@
 //! some 300 instructions: time enough for memory to answer. So the module remembers the last filter
 //! that is too large for the processor's caches, by the name of its key.
 //!
-//! By now the name may lead to another filter, or to none. That is harmless: a prefetched address
-//! is never read, and the hash is used only if the filter's seed and block address are the
-//! remembered ones. A wrong guess costs only time, so the length and the end of the name are
-//! enough.
+//! By now the name may lead to another filter, or to none. A prefetched address is never read, and
+//! the hash is used only if the filter's seed and block address are the remembered ones. So a wrong
+//! guess costs only time, and the length and the end of the name are enough.
 
 use std::cell::Cell;
 

@@ -45,12 +45,9 @@ const VERSION: c_int = part(env!("CARGO_PKG_VERSION_MAJOR")) * 10_000
     + part(env!("CARGO_PKG_VERSION_MINOR")) * 100
     + part(env!("CARGO_PKG_VERSION_PATCH"));
 
-/// A module option that the bindings lack. Valkey 9 migrates slots atomically only if every module
-/// has it.
+/// Valkey 9 migrates slots atomically only if every module has this option.
 const HANDLE_ATOMIC_SLOT_MIGRATION: u32 = 1 << 5;
 
-/// The entry point of the module.
-///
 /// # Safety
 /// Only the server calls this, once, with a live context and `argc` strings at `argv`.
 #[unsafe(no_mangle)]
@@ -72,11 +69,8 @@ pub unsafe extern "C" fn RedisModule_OnLoad(
         // SAFETY: `ctx` is the server's own context, alive until this function returns.
         let ctx = unsafe { Context::new(ctx) };
         let arguments: &[Str] = match usize::try_from(argc) {
-            Ok(count) if count > 0 && !argv.is_null() => {
-                // SAFETY: `argv` has `count` live strings, and `Str` is transparent over a pointer
-                // to one.
-                unsafe { std::slice::from_raw_parts(argv.cast(), count) }
-            }
+            // SAFETY: `argv` has so many live strings. `Str` is transparent over a pointer to one.
+            Ok(count @ 1..) => unsafe { std::slice::from_raw_parts(argv.cast(), count) },
             _ => &[],
         };
         match load(ctx, arguments) {

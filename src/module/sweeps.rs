@@ -6,9 +6,8 @@
 //!
 //! The timer serves the keys in turn, so that none waits for a large window. Only a primary sweeps.
 //! Its replicas and the AOF get each slice as BF.SHIFT. Each server frees the pages of an emptied
-//! window on its own, because no state depends on them. A key that was deleted, renamed or moved
-//! leaves the queue, and a restart empties it. BF.FORGET puts a key into it, and so does an
-//! addition that sweeps a page or starts a generation.
+//! window on its own, because no state depends on them. BF.FORGET, and additions that sweep a page
+//! or start a generation, put a key into the queue, also one that was renamed, or after a restart.
 
 use std::{
     collections::BTreeSet,
@@ -82,30 +81,22 @@ fn arm(ctx: Context) {
     }
 }
 
-/// The timer.
 unsafe extern "C" fn ring(ctx: *mut raw::RedisModuleCtx, _: *mut c_void) {
     guarded(c"timer", (), || {
         // SAFETY: the server's own context, for this call.
         let ctx = unsafe { Context::new(ctx) };
         queue().armed = false;
+        let start = Instant::now();
         // While clients are paused for a failover, nothing may be replicated.
-        if !replication_is_paused() {
-            turn(ctx);
+        while !replication_is_paused() && start.elapsed() < TURN {
+            let next = queue().next();
+            let Some(place) = next else { break };
+            if !sweep(ctx, &place) {
+                queue().waiting.remove(&place);
+            }
         }
         arm(ctx);
     });
-}
-
-/// Sweeps slices of one key after the other.
-fn turn(ctx: Context) {
-    let start = Instant::now();
-    while start.elapsed() < TURN {
-        let next = queue().next();
-        let Some(place) = next else { return };
-        if !sweep(ctx, &place) {
-            queue().waiting.remove(&place);
-        }
-    }
 }
 
 /// Sweeps a slice of a window. Returns whether there may be more to do.

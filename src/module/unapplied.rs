@@ -1,10 +1,8 @@
 //! Changes from a primary, an AOF, a slot migration or a file that this server could not make.
 //!
-//! Such a change has happened elsewhere. If it is refused here, this server's data differ from the
-//! source's from now on: the log names the key, and INFO counts the change.
-//!
-//! A missing key must not answer "absent" then. Nor must the next addition create a filter with
-//! this server's settings and that one item. So the key gets a placeholder
+//! This server's data differ from the source's from then on: the log names the key, and INFO counts
+//! the change. A missing key must not answer "absent". Nor must the next addition create a filter
+//! with this server's settings and that one item. So the key gets a placeholder
 //! ([`Stored::placeholder`]), which returns an error to queries and refuses additions.
 
 use std::{
@@ -60,9 +58,8 @@ pub(crate) fn leave_placeholder(ctx: Context, name: Str, lacks: bool) {
     effects::placeholder(ctx, name, deleted, iterator, &header);
 }
 
-/// [`report`] for a callback that gets no client (COPY, RESTORE, a full sync). It reports on a
-/// replica, also what clients of a writable one change, and while the server loads. Returns whether
-/// that is so.
+/// [`report`] for a callback that gets no client (COPY, RESTORE, a full sync), if this server is a
+/// replica or loads. Returns whether it is.
 #[cold]
 pub(crate) fn report_without_client(what: &str, key: Str, why: impl Display) -> bool {
     let obeyed = limit::must_obey(Context::none());

@@ -17,16 +17,13 @@ pub(crate) struct Context<'a>(
 );
 
 impl Context<'_> {
-    /// Wraps the context that the server passed to an entry point.
-    ///
     /// # Safety
     /// `ctx` is alive as long as this is used, which ends when the entry point returns.
     pub(crate) unsafe fn new(ctx: *mut raw::RedisModuleCtx) -> Self {
         Self(ctx, PhantomData)
     }
 
-    /// A context that belongs to no call. Only the log and the flags accept it. The log does not
-    /// name the module then.
+    /// A context of no call, for the log, which does not name the module then, and the flags.
     pub(crate) fn none() -> Self {
         // SAFETY: null, and only functions that accept null are called with it.
         unsafe { Self::new(std::ptr::null_mut()) }
@@ -54,7 +51,6 @@ impl Context<'_> {
         call!(RedisModule_ReplyWithLongLong(self.0, value));
     }
 
-    /// Replies a double in RESP3, its text in RESP2.
     pub(crate) fn reply_double(self, value: f64) {
         call!(RedisModule_ReplyWithDouble(self.0, value));
     }
@@ -67,14 +63,13 @@ impl Context<'_> {
         call!(RedisModule_ReplyWithStringBuffer(self.0, bytes.as_ptr().cast(), bytes.len()));
     }
 
-    /// Replies the head of an array of `len` elements. The caller then sends the elements.
+    /// Replies the head of an array; the caller then sends its elements.
     #[inline]
     pub(crate) fn reply_array(self, len: usize) {
         call!(RedisModule_ReplyWithArray(self.0, c_long::try_from(len).unwrap_or(c_long::MAX)));
     }
 
-    /// Replies the head of a map of `len` pairs; in RESP2 of a flat array of `2 * len` elements.
-    /// The caller then sends each key and its value.
+    /// Replies the head of a map; the caller then sends each key and its value.
     pub(crate) fn reply_map(self, len: usize) {
         call!(RedisModule_ReplyWithMap(self.0, c_long::try_from(len).unwrap_or(c_long::MAX)));
     }
@@ -99,7 +94,6 @@ impl Context<'_> {
         self.warn_at(&PACE, text);
     }
 
-    /// Writes a warning if its [`allows`] does.
     #[cold]
     pub(crate) fn warn_at(self, pace: &AtomicI64, text: impl FnOnce() -> String) {
         if allows(pace) {
@@ -112,15 +106,13 @@ impl Context<'_> {
         let info: *mut raw::RedisModuleServerInfoData =
             call!(RedisModule_GetServerInfo(self.0, section.as_ptr()));
         let value: *const c_char = call!(RedisModule_ServerInfoGetFieldC(info, field.as_ptr()));
-        // SAFETY: the server returns null or a C string that lives as long as the section, which is
-        // never null.
+        // SAFETY: the server returns null or a C string that lives as long as the section.
         let text = (!value.is_null()).then(|| unsafe { CStr::from_ptr(value) });
         let text = text.and_then(|text| Some(text.to_str().ok()?.to_owned()));
         call!(RedisModule_FreeServerInfo(std::ptr::null_mut(), info));
         text
     }
 
-    /// `REDISMODULE_CTX_FLAGS_*`.
     pub(crate) fn flags(self) -> c_int {
         call!(RedisModule_GetContextFlags(self.0))
     }
@@ -256,10 +248,9 @@ impl Context<'_> {
         call!(RedisModule_LoadConfigs(self.0)) == OK
     }
 
-    /// Registers a command whose keys are the words from the first to the `last`. `categories` has
-    /// lists of ACL categories: the command gets the first list of which the server knows every
-    /// category. On a server without categories for modules it gets none. Also sets the
-    /// documentation, which the server copies. Returns false if the server refuses the command.
+    /// Registers a command whose keys are the words from the first to the `last`, and documents it.
+    /// It gets the first list of ACL categories of which the server knows every category. Returns
+    /// false if the server refuses the command.
     ///
     /// # Safety
     /// All pointers in `info` are alive or null, and each list has its end.

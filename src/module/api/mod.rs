@@ -40,11 +40,9 @@ pub(crate) use context::Context;
 
 /// What functions of the server and callbacks return.
 pub(crate) const OK: c_int = raw::REDISMODULE_OK as c_int;
-/// As [`OK`], for a failure.
 pub(crate) const ERR: c_int = raw::REDISMODULE_ERR as c_int;
 
-/// Whether the server is Redis 6.2 or older, which lack functions that the module needs. Redis 7.0
-/// has all of them.
+/// Whether the server is Redis 6.2 or older. Redis 7.0 has all functions that the module needs.
 pub(crate) fn is_too_old() -> bool {
     // SAFETY: the table is written once, before this runs.
     unsafe { raw::RedisModule_RegisterStringConfig }.is_none()
@@ -95,8 +93,6 @@ pub(crate) fn malloc_size<T>(pointer: *const T) -> usize {
 pub(crate) struct Str<'a>(*mut raw::RedisModuleString, PhantomData<&'a [u8]>);
 
 impl<'a> Str<'a> {
-    /// Wraps a string that the server passed to an entry point.
-    ///
     /// # Safety
     /// `string` stays alive and unchanged for `'a`.
     pub(crate) unsafe fn new(string: *mut raw::RedisModuleString) -> Self {
@@ -151,8 +147,7 @@ impl Drop for OwnedStr {
     }
 }
 
-/// Frees a string that [`OwnedStr::into_ptr`] gave to the server and that the server gave back.
-/// Null is allowed.
+/// Frees what [`OwnedStr::into_ptr`] gave to the server, or null.
 pub(crate) fn free_string(string: *mut raw::RedisModuleString) {
     if !string.is_null() {
         call!(RedisModule_FreeString(std::ptr::null_mut(), string));
@@ -193,8 +188,7 @@ impl Key {
         call!(RedisModule_ModuleTypeGetValue(self.0))
     }
 
-    /// Sets the value of the key. Returns false if the server refuses; the caller still owns the
-    /// value then.
+    /// Returns false if the server refuses; the caller still owns the value then.
     pub(crate) fn set(&self, data_type: *mut raw::RedisModuleType, value: *mut c_void) -> bool {
         call!(RedisModule_ModuleTypeSetValue(self.0, data_type, value)) == OK
     }
@@ -214,14 +208,11 @@ impl Drop for Key {
     }
 }
 
-/// A stream of strings and numbers, for the time of a callback: RDB, DUMP, RESTORE, a full sync, or
-/// the rewrite of the AOF.
+/// The stream of a value, for the time of a callback: RDB, DUMP, RESTORE, or a rewrite of the AOF.
 #[derive(Clone, Copy)]
 pub(crate) struct Stream<'a>(*mut raw::RedisModuleIO, PhantomData<&'a raw::RedisModuleIO>);
 
 impl<'a> Stream<'a> {
-    /// Wraps the stream that the server passed to a callback.
-    ///
     /// # Safety
     /// `io` is alive for `'a`.
     pub(crate) unsafe fn new(io: *mut raw::RedisModuleIO) -> Self {
@@ -297,8 +288,6 @@ impl io::NumberSource for Stream<'_> {
 pub(crate) struct Digest(*mut raw::RedisModuleDigest);
 
 impl Digest {
-    /// Wraps the sum that the server passed to a callback.
-    ///
     /// # Safety
     /// `digest` is alive until the digest is dropped.
     pub(crate) unsafe fn new(digest: *mut raw::RedisModuleDigest) -> Self {

@@ -197,9 +197,8 @@ pub(super) fn add<'a>(
     Ok(added)
 }
 
-/// Refuses a client's command whose shard, COUNTING or window does not fit the filter in the key.
-/// That happens if the key was lost, and recreated without these options. A command from a primary
-/// or an AOF is not checked.
+/// Refuses a client's command whose shard, COUNTING or window does not fit the filter in the key:
+/// the key was lost, and recreated without these options.
 fn check_kind(call: &Call, value: &Stored, options: &Options) -> Result<(), Refusal> {
     let Options { shard, counts, window, .. } = *options;
     if (shard, counts, window) == (None, false, None) || call.ctx.is_replayed() {
@@ -346,8 +345,8 @@ fn author_of(call: &Call, paged: &Paged) -> Result<Author, Refusal> {
     author(call, paged.window().is_some(), paged.expansion().factor().is_some())
 }
 
-/// For whom the command adds. Neither asks the server nor reads the clock where the answer does not
-/// matter: a filter that scales and has no window takes the same items from every author.
+/// For whom the command adds. Asks the server and the clock only where it matters: a filter that
+/// scales and has no window takes the same items from every author.
 ///
 /// # Errors
 /// `ON_REPLICA` for a window and a client of a writable replica: its items would go into a
@@ -399,8 +398,8 @@ impl Before {
         }
     }
 
-    /// Counts what changed. `shift` is what time did to the generations, if anything. On a primary,
-    /// the slots of forgotten items are removed between commands from then on.
+    /// Counts what changed. `shift` is what time did to the generations, if anything. The slots of
+    /// forgotten items are then removed between commands.
     pub(super) fn changed(self, call: &Call, paged: &mut Paged, shift: Option<Shift>) -> Growth {
         let before = Share::of_pages_with(paged, self.bytes, self.items);
         let layers = before.grew(Share::of_pages(paged));

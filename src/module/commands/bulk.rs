@@ -7,7 +7,7 @@ use super::{Argument, Batch, Call, Command, Kind, PER_ITEMS, add, exists::ask};
 use crate::{
     codec::packed::{self, Packed},
     command::{args, refusal::Refusal},
-    module::{api::Str, effects::Items},
+    module::effects::Items,
 };
 
 /// The arguments that both commands end with.
@@ -35,7 +35,8 @@ pub(super) const BULKADD: Command = Command {
 fn bf_bulkadd(call: &Call) -> Result<(), Refusal> {
     let mut words = call.words.iter();
     let (options, format) = args::bulk_add(&mut words.by_ref().map(|word| word.bytes()))?;
-    let items = Packed::new(format, blob(words.as_slice())?)?;
+    let [blob] = words.as_slice() else { return Err(Refusal::ARITY) };
+    let items = Packed::new(format, blob.bytes())?;
     let added = add::add(call, Some(&options), items, true)?;
     let new = &added.new;
     reply(call, new.count(), &packed::pack_answers(new.iter()), added.error);
@@ -56,7 +57,8 @@ pub(super) const BULKEXISTS: Command = Command {
 fn bf_bulkexists(call: &Call) -> Result<(), Refusal> {
     let mut words = call.words.iter();
     let format = args::bulk_exists(&mut words.by_ref().map(|word| word.bytes()))?;
-    let items = Packed::new(format, blob(words.as_slice())?)?;
+    let [blob] = words.as_slice() else { return Err(Refusal::ARITY) };
+    let items = Packed::new(format, blob.bytes())?;
     let (count, bits) = match ask(call, items)? {
         Some(found) => (found.count(), packed::pack_answers(found.iter())),
         None => {
@@ -66,14 +68,6 @@ fn bf_bulkexists(call: &Call) -> Result<(), Refusal> {
     };
     reply(call, count, &bits, None);
     Ok(())
-}
-
-/// The bytes of the blob, which is the only argument behind the format.
-fn blob<'a>(words: &[Str<'a>]) -> Result<&'a [u8], Refusal> {
-    let [blob] = words else {
-        return Err(Refusal::ARITY);
-    };
-    Ok(blob.bytes())
 }
 
 /// Replies with the number of answers, the answers as bits, and the error that stopped additions,

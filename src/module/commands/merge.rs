@@ -1,10 +1,8 @@
 //! `BF.MERGE destination source [source ...]`: makes the destination the union of itself and the
-//! sources. All have equal parameters and seeds (`filter/merge.rs`). A key that is named twice
-//! counts once.
+//! sources (`filter/merge.rs`). A key that is named twice counts once.
 //!
-//! Replicas and the AOF get the command as it was called: they hold the same filters at that point,
-//! and the union follows from them. Everything that can be refused is refused before anything
-//! changes.
+//! Replicas and the AOF get the command as it was called: they hold the same filters at that point.
+//! Everything that can be refused is refused before anything changes.
 
 use std::{collections::BTreeSet, iter::once};
 

@@ -2,17 +2,14 @@
 //! deleted, up to 16. For a false positive the count is too high. `BF.DEL key item [item ...]`:
 //! deletes items, each once.
 //!
-//! BF.DEL answers whether the item was deleted. The answer is false if the item tests absent, or if
-//! its count is the highest, because the number of its additions is then unknown
-//! (`filter/paged/count.rs`). The command makes no filter larger, so it runs without `deny-oom`. If
-//! there is no memory to join two pages, a later deletion joins them.
+//! BF.DEL answers whether the item was deleted: not if it tests absent, or if its count is the
+//! highest, because the number of its additions is then unknown (`filter/paged/count.rs`).
 //!
-//! And of those that forget: `BF.FORGET key`, which forgets the generations out of the window.
-//! Additions do so, too, but a server at `maxmemory` refuses them. The memory is freed between
-//! later commands (`module/sweeps.rs`). `BF.SHIFT key OPEN ms | FORGET ms | SWEEP pages`: repeats,
-//! on a copy, what time did to the filter on its primary. Only so does time reach a replica or an
-//! AOF (`filter/paged/window.rs`). It is refused to clients: a wrong time would make the filter
-//! forget what it must remember.
+//! And of those that forget: `BF.FORGET key`, which forgets the generations out of the window, also
+//! at `maxmemory`. `BF.SHIFT key OPEN ms | FORGET ms | SWEEP pages`: repeats, on a copy, what time
+//! did to the filter on its primary. Only so does time reach a replica or an AOF
+//! (`filter/paged/window.rs`). It is refused to clients: a wrong time would make the filter forget
+//! what it must remember.
 
 use super::{
     Argument, Batch, Call, Chunks, Command, ITEMS, Kind, add::Before, check_shard, exists::queried,

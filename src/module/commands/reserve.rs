@@ -68,10 +68,7 @@ pub(super) fn filter(call: &Call, options: Options) -> Result<(Stored, Creation)
         expansion: options.expansion.unwrap_or_else(|| {
             Expansion::new(config::EXPANSION_FACTOR.bits()).unwrap_or(Expansion::NONSCALING)
         }),
-        seed: match options.seed {
-            Some(seed) => seed,
-            None => getrandom::u64().map_err(|_| Refusal::INTERNAL)?,
-        },
+        seed: options.seed.map_or_else(getrandom::u64, Ok).map_err(|_| Refusal::INTERNAL)?,
         counts: options.counts,
         shard: options.shard,
     };
