@@ -293,9 +293,7 @@ unsafe extern "C" fn set(
         // SAFETY: the server's own string, for this call.
         let value = unsafe { Str::new(value) };
         // SAFETY: as in `get`.
-        let Err(why) = unsafe { &*private.cast::<Name>() }.set(value.bytes()) else {
-            return OK;
-        };
+        let Err(why) = unsafe { &*private.cast::<Name>() }.set(value.bytes()) else { return OK };
         // SAFETY: the server passes a place for the text, which it then owns.
         unsafe { *error = OwnedStr::new(why.as_bytes()).into_ptr() };
         ERR

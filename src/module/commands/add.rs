@@ -45,9 +45,7 @@ fn bf_add(call: &Call) -> Result<(), Refusal> {
     let bytes = item.bytes();
     let lookahead = Lookahead::new(call.key.bytes(), bytes);
     let mut key = Key::open(call.ctx, call.key, Access::Write);
-    let Some(value) = Stored::complete_in_key(&mut key)? else {
-        return add_one(call, key);
-    };
+    let Some(value) = Stored::complete_in_key(&mut key)? else { return add_one(call, key) };
     check_shard(call, value.shard(), once(bytes))?;
     let taken = match value {
         Stored::Layers(filter) => {
@@ -62,9 +60,7 @@ fn bf_add(call: &Call) -> Result<(), Refusal> {
         Stored::Pages(paged) => add_in_place(call, paged, bytes),
         Stored::Partial(_) => None,
     };
-    let Some((addition, growth)) = taken else {
-        return add_one(call, key);
-    };
+    let Some((addition, growth)) = taken else { return add_one(call, key) };
     stats::ADDS.add(1);
     if addition.changed {
         drop(key);

@@ -154,10 +154,8 @@ fn shard(shard: Option<Shard>) -> Shown {
 }
 
 fn window(paged: &Paged) -> Shown {
-    let Some(Rules { span, generations, refresh }) = paged.window().map(|window| window.rules)
-    else {
-        return Null;
-    };
+    let Some(window) = paged.window() else { return Null };
+    let Rules { span, generations, refresh } = window.rules;
     let (kind, milliseconds) = match span {
         Span::Time(span) => (c"time", Int(span)),
         Span::Items => (c"count", Null),
@@ -172,16 +170,12 @@ fn window(paged: &Paged) -> Shown {
 }
 
 fn generations(paged: &Paged) -> Shown {
-    let Some(window) = paged.window() else {
-        return Null;
-    };
+    let Some(window) = paged.window() else { return Null };
     let (now, rules) = (clock(), window.rules);
     let generations = window.generations.iter().map(|&Generation { start, items }| {
-        let started = match rules.span {
-            // A generation has a start only in a window of time, and only once it has an item.
-            Span::Time(_) if start != NEVER => u64::try_from(start).ok(),
-            Span::Time(_) | Span::Items => None,
-        };
+        // A generation has a start only in a window of time, and only once it has an item.
+        let has_start = rules.span != Span::Items && start != NEVER;
+        let started = u64::try_from(start).ok().filter(|_| has_start);
         Shown::Map(vec![
             (c"Started", int_or_null(started)),
             (c"Items", Int(items)),

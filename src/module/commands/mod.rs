@@ -246,17 +246,14 @@ fn check_each<'a>(
     shard: Shard,
     items: impl Iterator<Item = &'a [u8]>,
 ) -> Result<(), Refusal> {
-    match shard.foreign(items) {
-        None => Ok(()),
-        Some(owner) if call.ctx.is_replayed() => {
-            call.log(format_args!(
-                "of a primary or an AOF took an item of shard {owner}, though the filter is shard \
-                 {shard}"
-            ));
-            Ok(())
-        }
-        Some(owner) => Err(misrouted(call, Some(shard), Refusal::OtherShard(owner))),
+    let Some(owner) = shard.foreign(items) else { return Ok(()) };
+    if !call.ctx.is_replayed() {
+        return Err(misrouted(call, Some(shard), Refusal::OtherShard(owner)));
     }
+    call.log(format_args!(
+        "of a primary or an AOF took an item of shard {owner}, though the filter is shard {shard}"
+    ));
+    Ok(())
 }
 
 /// Counts and logs the refusal of a command for another shard. `shard` is the filter's own.
