@@ -74,7 +74,7 @@ fn bf_add(call: &Call) -> Result<(), Refusal> {
 #[cold]
 fn add_one(call: &Call, key: Key) -> Result<(), Refusal> {
     drop(key);
-    let added = add(call, None, call.words, true)?;
+    let added = add(call, Options::default(), call.words, true)?;
     added.error.map_or(Ok(()), Err)?;
     call.ctx.reply_bool(added.new.ones() == 1);
     Ok(())
@@ -91,7 +91,7 @@ pub(super) const MADD: Command = Command {
 };
 
 fn bf_madd(call: &Call) -> Result<(), Refusal> {
-    add(call, None, call.words, true)?.reply(call);
+    add(call, Options::default(), call.words, true)?.reply(call);
     Ok(())
 }
 
@@ -115,7 +115,7 @@ fn bf_insert(call: &Call) -> Result<(), Refusal> {
     if has_items && items.is_empty() {
         return Err(Refusal::ARITY);
     }
-    add(call, Some(&options), items, false)?.reply(call);
+    add(call, options, items, false)?.reply(call);
     Ok(())
 }
 
@@ -159,21 +159,18 @@ impl Added {
 /// in the answers.
 pub(super) fn add<'a>(
     call: &Call,
-    options: Option<&Options>,
+    options: Options,
     items: impl Batch<'a>,
     verbatim: bool,
 ) -> Result<Added, Refusal> {
     let mut key = Key::open(call.ctx, call.key, Access::Write);
     let (added, created) = match Stored::complete_in_key(&mut key)? {
         Some(value) => {
-            if let Some(options) = options {
-                check_kind(call, value, options)?;
-            }
+            check_kind(call, value, options)?;
             check_shard(call, value.shard(), items.items())?;
             (add_to(call, value, items.items()), None)
         }
         None => {
-            let options = options.copied().unwrap_or_default();
             if options.no_create {
                 return Err(Refusal::NOT_FOUND);
             }
@@ -195,8 +192,8 @@ pub(super) fn add<'a>(
 
 /// Refuses a client's command whose shard, COUNTING or window does not fit the filter in the key:
 /// the key was lost, and recreated without these options.
-fn check_kind(call: &Call, value: &Stored, options: &Options) -> Result<(), Refusal> {
-    let Options { shard, counts, window, .. } = *options;
+fn check_kind(call: &Call, value: &Stored, options: Options) -> Result<(), Refusal> {
+    let Options { shard, counts, window, .. } = options;
     if (shard, counts, window) == (None, false, None) || call.ctx.is_replayed() {
         return Ok(());
     }

@@ -37,7 +37,7 @@ fn bf_bulkadd(call: &Call) -> Result<(), Refusal> {
     let (options, format) = args::bulk_add(&mut words.by_ref().map(|word| word.bytes()))?;
     let [blob] = words.as_slice() else { return Err(Refusal::ARITY) };
     let items = Packed::new(format, blob.bytes())?;
-    let added = add::add(call, Some(&options), items, true)?;
+    let added = add::add(call, options, items, true)?;
     let new = &added.new;
     reply(call, new.count(), &packed::pack_answers(new.iter()), added.error);
     Ok(())

@@ -95,9 +95,7 @@ pub(super) fn ask<'a>(call: &Call, items: impl Batch<'a>) -> Result<Option<Chunk
     check_shard(call, filter.shard(), items.clone())?;
     match filter {
         Stored::Layers(filter) => filter.contains_each(items, |chunk| found.push(chunk)),
-        Stored::Pages(paged) => {
-            paged.contains_each(items, now(paged), |chunk| found.push(chunk));
-        }
+        Stored::Pages(paged) => paged.contains_each(items, now(paged), |chunk| found.push(chunk)),
         Stored::Partial(_) => {}
     }
     stats::CHECKS.add(found.count() as u64);
