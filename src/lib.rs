@@ -7,13 +7,11 @@
 //!
 //! * [`filter`]: blocked Bloom layers, and pages for filters that grow, count or forget. The false
 //!   positive rate is, on average over seeds, at most the configured rate.
-//! * [`sharding`]: one logical filter as many keys of a cluster: which shard an item belongs to.
+//! * [`sharding`]: which shard of a sharded filter an item belongs to.
 //! * [`codec`]: the filter as bytes, for RDB, AOF and dumps. Decoders do not trust any input.
 //! * [`command`]: the options of commands and the texts of error replies.
-//! * `module` (feature `module`, on by default): the data type, the `BF.*` commands, configuration,
-//!   replication.
-//!
-//! Without the feature `module` the crate links no server; benches and fuzzers build it that way.
+//! * `module`: the data type, the `BF.*` commands, configuration, replication. Without the feature
+//!   of this name the crate links no server; tests, benches and fuzzers build it that way.
 
 #![deny(
     clippy::disallowed_methods,

@@ -6,12 +6,9 @@
 //!   shard(item) = (crc32(item) * n) >> 32
 //! ```
 //!
-//! The CRC-32 is that of zlib, which most languages have in their standard library. The top bits
-//! are used, not the remainder: items that a queue has partitioned by CRC-32 modulo a number still
-//! spread over all shards. Of 2 n shards, 2 i and 2 i + 1 are the halves of shard i.
-//!
-//! The CRC has no secret: anyone can make items of one shard. The error rate of a filter
-//! does not depend on it, because the filter hashes items under its own seed.
+//! The CRC-32 is that of zlib. Its top bits are used, not the remainder: items that a queue has
+//! partitioned by CRC-32 modulo a number still spread over all shards. Of 2 n shards, 2 i and
+//! 2 i + 1 are the halves of shard i. The CRC has no secret: anyone can make items of one shard.
 
 use crc32fast::Hasher;
 
@@ -50,8 +47,7 @@ impl Shard {
     #[inline]
     #[must_use]
     pub fn foreign<'a>(self, mut items: impl Iterator<Item = &'a [u8]>) -> Option<Self> {
-        // `Hasher::new` looks up what the processor can do, which takes as long as an item: so it
-        // is done once.
+        // Once: `Hasher::new` looks up what the processor can do, which takes as long as an item.
         let new = Hasher::new();
         items.find_map(|item| {
             let mut hasher = new.clone();

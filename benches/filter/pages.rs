@@ -86,7 +86,7 @@ impl Paged {
     fn window(rate: f64, capacity: u64, generations: u16) -> Self {
         let bits = (generations + 3).ilog2() as u8 + 1;
         let capacity = capacity + capacity / u64::from(generations);
-        let payload = Payload::Generation { bits };
+        let payload = Payload::Generation(bits);
         let new = Self::new(rate, capacity, Growth::Doublings(2), payload);
         Self { generations, ..new }
     }
@@ -117,7 +117,7 @@ impl Contender for Paged {
         let pages = &mut self.pages;
         let most = pages.plan().payload.most();
         match pages.plan().payload {
-            Payload::Generation { .. } => {
+            Payload::Generation(_) => {
                 let now = pages.generations().newest;
                 Self::each(batch, |hashes| {
                     pages.insert_chunk(hashes, now, |_| now, |_| {}).expect("memory");
@@ -297,7 +297,7 @@ fn longest(most: u64) -> f64 {
         for number in 0..most {
             let hash = Hash::of(&item(number), SEED);
             let begin = cpu();
-            pages.insert(hash, 0, |payload| payload).expect("memory");
+            pages.insert_chunk(&[hash], 0, |payload| payload, |_| {}).expect("memory");
             longest = longest.max(cpu() - begin);
         }
         longest / 1_000.0
@@ -313,7 +313,7 @@ pub(crate) fn run(most: u64) {
         .collect();
     let sizes = &sizes[..];
     let windows = &sizes[..sizes.len().min(3)];
-    let count = Payload::Count { bits: 4 };
+    let count = Payload::Count(4);
     let paged = |rate, capacity, growth, payload| -> Box<dyn Contender> {
         Box::new(Paged::new(rate, capacity, growth, payload))
     };

@@ -39,8 +39,8 @@ fn plan([rate, growth, payload]: [u8; 3], capacity: u64) -> Plan {
 fn payload_of(byte: u8) -> Payload {
     match byte % 3 {
         0 => Payload::Nothing,
-        1 => Payload::Count { bits: 4 },
-        _ => Payload::Generation { bits: 3 },
+        1 => Payload::Count(4),
+        _ => Payload::Generation(3),
     }
 }
 
@@ -51,8 +51,10 @@ fn hash(number: u64) -> Hash {
 /// Adds an item once more; returns its count before.
 fn raise(pages: &mut Pages, number: u64) -> u64 {
     let most = pages.plan().payload.most();
-    let raised = |payload: u64| (payload + 1).min(most);
-    pages.insert(hash(number), 0, raised).expect("memory").map_or(0, |payload| payload + 1)
+    let (raised, mut count) = (|payload: u64| (payload + 1).min(most), 0);
+    let counted = |before: Option<u64>| count = before.map_or(0, |payload| payload + 1);
+    pages.insert_chunk(&[hash(number)], 0, raised, counted).expect("memory");
+    count
 }
 
 /// Deletes an item once; returns its count before.
@@ -66,14 +68,14 @@ fn lower(pages: &mut Pages, number: u64) -> u64 {
 fn stored(pages: &Pages) -> Pages {
     let mut pieces = Pieces::new(pages.plan(), 0);
     while let Some((reach, page)) = pages.page_at(pieces.end()) {
-        pieces.push(reach.level(), page.words()).expect("its own words");
+        pieces.push(reach.level, page.words()).expect("its own words");
     }
     pieces.finish(pages.copies()).expect("its own pages")
 }
 
 /// Counts up and down, against a multiset.
 fn operate(mut pages: Pages, operations: &[[u8; 3]]) {
-    let counts = matches!(pages.plan().payload, Payload::Count { .. });
+    let counts = matches!(pages.plan().payload, Payload::Count(_));
     let mut model = BTreeMap::<u64, u64>::new();
     let highest = pages.plan().payload.most() + 1;
     for &[operation, low, high] in operations {
@@ -106,7 +108,7 @@ fn operate(mut pages: Pages, operations: &[[u8; 3]]) {
             _ => {}
         }
         let count = model.get(&number).copied().unwrap_or(0);
-        let counted = pages.count(hash(number));
+        let counted = pages.find(hash(number)).map_or(0, |payload| payload + 1);
         assert!(if counts { counted >= count.min(highest) } else { counted > 0 || count == 0 });
     }
     let slots = pages.slots().count() as u64;
@@ -131,7 +133,8 @@ fn pass(mut pages: Pages, operations: &[[u8; 3]]) {
             0..2 => {
                 for number in number..number + u64::from(operation) {
                     let now_code = pages.generations().newest;
-                    pages.insert(hash(number), now_code, |_| now_code).expect("memory");
+                    let hashes = [hash(number)];
+                    pages.insert_chunk(&hashes, now_code, |_| now_code, |_| ()).expect("memory");
                     last.insert(number, now);
                 }
             }
@@ -183,7 +186,7 @@ fuzz_target!(|data: &[u8]| {
     let (operations, _) = data.as_chunks();
     let operations = &operations[..operations.len().min(MOST_OPERATIONS)];
     match plan.payload {
-        Payload::Generation { .. } => pass(pages, operations),
+        Payload::Generation(_) => pass(pages, operations),
         _ => operate(pages, operations),
     }
 });

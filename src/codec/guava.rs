@@ -1,10 +1,8 @@
 //! Reads the bytes of Guava's `BloomFilter.writeTo`. Never writes them.
 //!
 //! ```text
-//!   ┌──────────┬────────┬───────┬─────────┬─ ─ ─┐   strategy 0: MURMUR128_MITZ_32
-//!   │ strategy │ probes │ longs │ long 0  │ ... │            1: MURMUR128_MITZ_64
-//!   │ u8       │ u8     │ i32   │ 8 bytes │     │   big endian; bit i is bit i % 64 of long i / 64
-//!   └──────────┴────────┴───────┴─────────┴─ ─ ─┘
+//!   strategy u8: 0 MURMUR128_MITZ_32, 1 MURMUR128_MITZ_64 · probes u8 · number of longs i32 ·
+//!   the longs, big endian: bit i is bit i % 64 of long i / 64
 //! ```
 //!
 //! The bytes do not contain capacity and error rate. They are computed from bits and probes
@@ -19,7 +17,7 @@ use crate::filter::{Classic, Expansion, Family, Filter, LayerPlan, Plan, Rule, S
 /// # Errors
 /// Any [`Error`] for bad bytes; nothing stays allocated.
 pub fn read(bytes: &[u8], ceiling: u64) -> Result<Filter, Error> {
-    let mut reader = Reader::plain(bytes);
+    let mut reader = Reader(bytes);
     let rule = match reader.u8()? {
         0 => Rule::Mitz32,
         1 => Rule::Mitz64,
@@ -27,7 +25,7 @@ pub fn read(bytes: &[u8], ceiling: u64) -> Result<Filter, Error> {
     };
     let probes = reader.u8()?;
     let longs = u32::from_be_bytes(reader.array()?);
-    let (whole, rest) = reader.rest().as_chunks::<8>();
+    let (whole, rest) = reader.0.as_chunks::<8>();
     if probes == 0 || longs == 0 || longs as usize != whole.len() || !rest.is_empty() {
         return Err(Error::Malformed("a Guava filter without bits or of another length"));
     }
@@ -42,7 +40,7 @@ pub fn read(bytes: &[u8], ceiling: u64) -> Result<Filter, Error> {
     if let Some(layer) = filter.layers_from_mut(0).next() {
         layer.bits_mut().merge(0, &mut whole.iter().map(|long| u64::from_be_bytes(*long)));
         let items = foreign::guava::items_of(layer.bits().count_ones(), shape.bits, shape.probes);
-        layer.set_counted(items.min(capacity));
+        layer.counted = items.min(capacity);
     }
     Ok(filter)
 }

@@ -1,6 +1,6 @@
 //! The parts of an RDB value, as traits: strings, and numbers for the layouts of other products.
 //!
-//! The server's RDB stream implements the traits (`module/value/rdb.rs`), and so do the server's
+//! The server's RDB stream implements the traits (`module/api/mod.rs`), and so do the server's
 //! digest and the tests. A read fails with `Error::Truncated` when the input has ended or failed.
 
 use super::Error;

@@ -1,8 +1,5 @@
 //! A packed batch (BF.BULKADD, BF.BULKEXISTS): many items in one string, their answers in another.
 //!
-//! Arguments and replies of the server take more time than the filter does. In a packed batch both
-//! are made once for all items.
-//!
 //! ```text
 //!            ┌──────────┬────┬──────────┬────┬──────────┬ ─ ─ ┐
 //!   LINES    │ item     │ \n │ item     │ \n │ item     │ \n     the last \n may be missing
@@ -20,12 +17,10 @@
 //!             ▲ bit 7 of byte 0: the answer for item 0, as SETBIT and GETBIT count bits
 //! ```
 //!
-//! A line is an item even if it is empty, but nothing follows a last `\n`. An empty blob has no
-//! items.
-//!
-//! LEB128 is seven bits a byte, the lowest first; the top bit of a byte says that another follows.
-//! A length has at most ten bytes and need not be the shortest form. AOF files contain batches in
-//! all three formats, so a later release must read them as they are here.
+//! A line may be empty, but nothing follows a last `\n`. An empty blob has no items. LEB128 is
+//! seven bits a byte, the lowest first; the top bit of a byte says that another follows. A length
+//! has at most ten bytes and need not be the shortest form. AOF files contain batches in all three
+//! formats: none may change.
 
 use std::num::NonZeroUsize;
 
@@ -34,15 +29,12 @@ use crate::filter::Answers;
 /// The most bytes of an item of [`Format::Width`].
 pub const MAX_WIDTH: usize = 4096;
 
-/// The most bytes that are allocated for chosen items before their number is known.
-const AHEAD: usize = 1 << 20;
-
 /// How items are packed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Format {
     /// Each item ends with `\n`; the last item may lack it.
     Lines,
-    /// The length of each item precedes it, as unsigned LEB128.
+    /// The length of each item precedes it.
     Lengths,
     /// Every item has this number of bytes.
     Width(NonZeroUsize),
@@ -63,8 +55,8 @@ impl<'a> Packed<'a> {
     /// Checks the whole blob.
     ///
     /// # Errors
-    /// LENGTHS: a length that reaches beyond the end or is no LEB128 of at most ten bytes. WIDTH:
-    /// bytes behind the last whole item. LINES accepts every blob.
+    /// A length that is no LEB128 of at most ten bytes, or reaches beyond the end; bytes behind the
+    /// last item of a WIDTH.
     pub fn new(format: Format, blob: &'a [u8]) -> Result<Self, BadByte> {
         let unread = match format {
             Format::Lines => 0,
@@ -83,15 +75,35 @@ impl<'a> Packed<'a> {
         }
     }
 
-    /// The items, in order.
-    pub fn items(self) -> Items<'a> {
-        Items(self)
+    /// The items, in order. They are slices of the blob.
+    pub fn items(mut self) -> impl Iterator<Item = &'a [u8]> + Clone {
+        std::iter::from_fn(move || self.next_item())
+    }
+
+    #[inline]
+    fn next_item(&mut self) -> Option<&'a [u8]> {
+        if self.blob.is_empty() {
+            return None;
+        }
+        let (item, behind) = match self.format {
+            Format::Lines => {
+                let end = memchr::memchr(b'\n', self.blob);
+                let line = end.and_then(|end| self.blob.split_at_checked(end));
+                let (item, end) = line.unwrap_or((self.blob, &[]));
+                (item, end.get(1..).unwrap_or_default())
+            }
+            Format::Lengths => split_item(self.blob)?,
+            Format::Width(width) => self.blob.split_at_checked(width.get())?,
+        };
+        self.blob = behind;
+        Some(item)
     }
 
     /// Packs those items as LENGTHS whose element of `chosen` is true.
     pub fn select(self, chosen: impl Iterator<Item = bool>) -> Vec<u8> {
         let mut items = self.items();
-        let mut blob = Vec::with_capacity(self.blob.len().min(AHEAD));
+        // Most items of a large batch may not be chosen.
+        let mut blob = Vec::with_capacity(self.blob.len().min(1 << 20));
         // `for_each` is faster than a `zip`: its loops follow the chunks of answers.
         chosen.for_each(|chosen| {
             if let Some(item) = items.next().filter(|_| chosen) {
@@ -99,33 +111,6 @@ impl<'a> Packed<'a> {
             }
         });
         blob
-    }
-}
-
-/// The items of a packed batch. They are slices of the blob.
-#[derive(Clone, Debug)]
-pub struct Items<'a>(Packed<'a>);
-
-impl<'a> Iterator for Items<'a> {
-    type Item = &'a [u8];
-
-    #[inline]
-    fn next(&mut self) -> Option<&'a [u8]> {
-        let Packed { format, blob } = &mut self.0;
-        if blob.is_empty() {
-            return None;
-        }
-        let (item, behind) = match *format {
-            Format::Lines => {
-                let line = memchr::memchr(b'\n', blob).and_then(|end| blob.split_at_checked(end));
-                let (item, end) = line.unwrap_or((blob, &[]));
-                (item, end.get(1..).unwrap_or_default())
-            }
-            Format::Lengths => split_item(blob)?,
-            Format::Width(width) => blob.split_at_checked(width.get())?,
-        };
-        *blob = behind;
-        Some(item)
     }
 }
 

@@ -7,7 +7,7 @@ pub(super) const OTHER_LAYOUT: Error = Error::Malformed("the magic of another la
 
 /// The bytes that are not read yet.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Reader<'a>(&'a [u8]);
+pub(super) struct Reader<'a>(pub(super) &'a [u8]);
 
 impl<'a> Reader<'a> {
     /// Opens sealed bytes: `magic`, [`VERSION`], a body, and a checksum of all of these.
@@ -17,19 +17,11 @@ impl<'a> Reader<'a> {
         if reader.bytes(magic.len())? != magic.as_bytes() {
             return Err(OTHER_LAYOUT);
         }
-        match reader.u16()? {
-            VERSION => {}
-            version => return Err(Error::Version(version)),
-        }
+        version(reader.u16()?, VERSION)?;
         if crate::filter::checksum(body) != u64::from_le_bytes(*seal) {
             return Err(Error::Malformed("a wrong checksum: the bytes are damaged"));
         }
         Ok(reader)
-    }
-
-    /// Opens bytes without magic, version and checksum.
-    pub(super) fn plain(bytes: &'a [u8]) -> Self {
-        Self(bytes)
     }
 
     pub(super) fn bytes(&mut self, count: usize) -> Result<&'a [u8], Error> {
@@ -64,14 +56,6 @@ impl<'a> Reader<'a> {
         self.array().map(f64::from_le_bytes)
     }
 
-    pub(super) fn left(&self) -> usize {
-        self.0.len()
-    }
-
-    pub(super) fn rest(self) -> &'a [u8] {
-        self.0
-    }
-
     /// Refuses bytes that are not read yet.
     pub(super) fn end(self) -> Result<(), Error> {
         if self.0.is_empty() { Ok(()) } else { Err(Error::Malformed("bytes behind the end")) }
@@ -81,11 +65,14 @@ impl<'a> Reader<'a> {
 /// The version of sealed bytes.
 const VERSION: u16 = 1;
 
+/// Refuses other versions.
+pub(super) fn version(found: u16, known: u16) -> Result<(), Error> {
+    if found == known { Ok(()) } else { Err(Error::Version(found)) }
+}
+
 /// Starts sealed bytes with magic and version.
 pub(super) fn open(magic: &str) -> Vec<u8> {
-    let mut out = magic.as_bytes().to_vec();
-    out.extend(VERSION.to_le_bytes());
-    out
+    [magic.as_bytes(), &VERSION.to_le_bytes()].concat()
 }
 
 /// Ends sealed bytes with their checksum.

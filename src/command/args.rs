@@ -18,12 +18,12 @@ use std::num::NonZeroUsize;
 
 use crate::{
     codec::packed::{Format, MAX_WIDTH},
-    filter::{Expansion, MAX_CAPACITY, MAX_EXPANSION, TIGHTENING, Valkey, paged::Shift},
+    filter::{Expansion, MAX_EXPANSION, TIGHTENING, Valkey, paged::Shift},
 };
 
 use super::{
     number,
-    options::{Draft, Options, in_range, is, is_rate},
+    options::{CAPACITIES, Draft, Options, integer, is, rate},
     refusal::Refusal,
 };
 
@@ -32,15 +32,10 @@ pub fn reserve<'a>(
     mut words: impl Iterator<Item = &'a [u8]> + Clone,
     obeyed: bool,
 ) -> Result<Options, Refusal> {
-    let error_rate =
-        number::float(words.next().ok_or(Refusal::ARITY)?).ok_or(Refusal::BAD_ERROR_RATE)?;
-    if !is_rate(error_rate) {
-        return Err(Refusal::ERROR_RATE_RANGE);
-    }
-    let capacity =
-        number::integer(words.next().ok_or(Refusal::ARITY)?).ok_or(Refusal::BAD_CAPACITY)?;
-    let capacity =
-        in_range(capacity, MAX_CAPACITY).filter(|&n| n > 0).ok_or(Refusal::CAPACITY_RANGE)?;
+    let rates = [Refusal::BAD_ERROR_RATE, Refusal::ERROR_RATE_RANGE];
+    let error_rate = rate(words.next(), rates)?;
+    let capacities = [Refusal::BAD_CAPACITY, Refusal::CAPACITY_RANGE];
+    let capacity = integer(words.next(), CAPACITIES, capacities)?;
     let mut draft = Draft::default();
     draft.options.error_rate = Some(error_rate);
     draft.options.capacity = Some(capacity);
@@ -56,7 +51,7 @@ pub fn reserve<'a>(
     }
     while let Some(word) = words.next() {
         if !draft.take(word, &mut words, true)? {
-            return Err(Refusal::UnknownOption { behind: words.count() });
+            return Err(Refusal::UnknownOption(words.count()));
         }
     }
     draft.options.expansion = match draft.factor.and_then(expansion) {
@@ -71,10 +66,8 @@ pub fn reserve<'a>(
 
 /// Whether the words have a number after SEED.
 fn has_seed<'a>(words: impl Iterator<Item = &'a [u8]> + Clone) -> bool {
-    let pairs = words.clone().zip(words.skip(1));
-    pairs
-        .into_iter()
-        .any(|(word, next)| is(word, "SEED") && next.first().is_some_and(u8::is_ascii_digit))
+    let mut pairs = words.clone().zip(words.skip(1));
+    pairs.any(|(word, next)| is(word, "SEED") && next.first().is_some_and(u8::is_ascii_digit))
 }
 
 /// The expansion that RedisBloom takes from the words of a RESERVE: NONSCALING anywhere, or the
@@ -89,7 +82,7 @@ fn redisblooms_growth<'a>(
         return Ok(None);
     }
     let factor = words.next().and_then(number::integer).ok_or(Refusal::BAD_EXPANSION)?;
-    clamped(factor).map(Some).ok_or(Refusal::EXPANSION_RANGE)
+    Ok(clamped(factor))
 }
 
 /// The expansion, or the largest that a filter of this module may have. With the largest, the
@@ -112,8 +105,7 @@ pub fn insert<'a>(
     }
 }
 
-/// Parses the arguments of BF.BULKADD after the key, up to and including the format. Leaves the
-/// blob in `words`.
+/// Parses the arguments of BF.BULKADD between the key and the blob.
 pub fn bulk_add<'a>(
     words: &mut impl Iterator<Item = &'a [u8]>,
 ) -> Result<(Options, Format), Refusal> {
@@ -122,8 +114,7 @@ pub fn bulk_add<'a>(
     Ok((creation(draft, || false)?, format))
 }
 
-/// Parses the arguments of BF.BULKEXISTS after the key, up to and including the format. Leaves the
-/// blob in `words`.
+/// Parses the arguments of BF.BULKEXISTS between the key and the blob.
 pub fn bulk_exists<'a>(words: &mut impl Iterator<Item = &'a [u8]>) -> Result<Format, Refusal> {
     format(words.next(), words)
 }
@@ -188,11 +179,10 @@ fn creation(mut draft: Draft, obeyed: impl Fn() -> bool) -> Result<Options, Refu
 
 /// Parses the arguments of BF.SHIFT after the key.
 pub fn shift(word: &[u8], number: &[u8]) -> Result<Shift, Refusal> {
-    let time = || number::integer(number);
     let shift = match word {
-        word if is(word, OPEN) => time().map(|start| Shift::Open { start }),
-        word if is(word, FORGET) => time().map(|start| Shift::Forget { start }),
-        word if is(word, SWEEP) => number::integer(number).map(|pages| Shift::Sweep { pages }),
+        word if is(word, "OPEN") => number::integer(number).map(Shift::Open),
+        word if is(word, "FORGET") => number::integer(number).map(Shift::Forget),
+        word if is(word, "SWEEP") => number::integer(number).map(Shift::Sweep),
         _ => None,
     };
     shift.ok_or(Refusal::BAD_SHIFT)
@@ -201,13 +191,8 @@ pub fn shift(word: &[u8], number: &[u8]) -> Result<Shift, Refusal> {
 /// The arguments of BF.SHIFT for a shift.
 pub fn shift_words(shift: Shift) -> (&'static str, String) {
     match shift {
-        Shift::Open { start } => (OPEN, start.to_string()),
-        Shift::Forget { start } => (FORGET, start.to_string()),
-        Shift::Sweep { pages } => (SWEEP, pages.to_string()),
+        Shift::Open(start) => ("OPEN", start.to_string()),
+        Shift::Forget(start) => ("FORGET", start.to_string()),
+        Shift::Sweep(pages) => ("SWEEP", pages.to_string()),
     }
 }
-
-/// The words of BF.SHIFT.
-const OPEN: &str = "OPEN";
-const FORGET: &str = "FORGET";
-const SWEEP: &str = "SWEEP";

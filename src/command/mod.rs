@@ -3,7 +3,6 @@
 //! `module::commands` executes the commands. Fuzzers link this module as it is.
 
 pub mod args;
-pub mod argument;
 pub mod number;
 pub mod options;
 pub mod refusal;

@@ -1,19 +1,14 @@
-//! The options of a filter that a command creates: one table. Each entry decides how the option
-//! is read, how it is replicated, and how COMMAND DOCS shows it.
+//! The options of a filter that a command creates: how they are read, replicated, and shown by
+//! COMMAND DOCS.
 //!
 //! Options are whole words in any case. TIGHTENING, VALIDATESCALETO and a SEED of 32 bytes are
 //! valkey-bloom's. A valkey-bloom primary that created a filter sends the SEED, and the same filter
-//! is created here, with that TIGHTENING. Otherwise TIGHTENING is checked and ignored, because
-//! native filters have no such ratio. VALIDATESCALETO is always checked and ignored: memory is
-//! requested when the filter grows.
+//! is created here, with that TIGHTENING. Without such a SEED, TIGHTENING is checked and ignored.
+//! VALIDATESCALETO always is: memory is requested when the filter grows.
 
-use std::ffi::CStr;
+use std::{ffi::CStr, ops::RangeInclusive};
 
-use super::{
-    argument::{Argument, Kind},
-    number,
-    refusal::Refusal,
-};
+use super::{number, refusal::Refusal};
 use crate::{
     filter::{
         Expansion, Family, MAX_CAPACITY, MAX_EXPANSION, MAX_GENERATIONS, Params, Rules, Span,
@@ -35,12 +30,11 @@ pub struct Options {
     pub seed: Option<u64>,
     /// Whether items are counted.
     pub counts: bool,
-    /// The shard of a sharded filter that the filter is; `None` for a filter that takes all items.
+    /// The shard of a sharded filter that the filter is.
     pub shard: Option<Shard>,
-    /// How the filter forgets; `None` for one that does not.
+    /// How the filter forgets.
     pub window: Option<Rules>,
-    /// Seed and tightening ratio of a filter as valkey-bloom creates it; `None` for a native
-    /// filter.
+    /// Seed and tightening ratio of a filter as valkey-bloom creates it.
     pub valkey: Option<Valkey>,
     /// Whether a missing key is an error, and no filter is created.
     pub no_create: bool,
@@ -67,29 +61,109 @@ pub struct Creation {
 
 impl Creation {
     /// The options by which a server with other settings creates the same filter, without error
-    /// rate and capacity.
+    /// rate and capacity. RedisBloom's filters have no seed, and RedisBloom refuses the word.
     pub fn words(&self) -> Vec<Vec<u8>> {
-        let written = OPTIONS.iter().filter_map(|option| {
-            let token = option.argument.token?.to_bytes().to_vec();
-            Some(std::iter::once(token).chain((option.write)(self)?))
-        });
-        written.flatten().collect()
+        let Self { params, family, window } = self;
+        let mut words = match params.expansion.factor() {
+            Some(factor) => vec![text("EXPANSION"), text(factor)],
+            None => vec![text("NONSCALING")],
+        };
+        match family {
+            Family::Native => words.extend([text("SEED"), text(params.seed)]),
+            Family::Valkey(Valkey { seed, tightening }) => {
+                words.extend([text("TIGHTENING"), text(number::shortest(*tightening))]);
+                words.extend([text("SEED"), seed.to_vec()]);
+            }
+            Family::RedisBloom(_) | Family::Guava => {}
+        }
+        if params.counts {
+            words.push(text("COUNTING"));
+        }
+        if let Some(shard) = params.shard {
+            words.extend([text("SHARD"), text(shard.index()), text(shard.count())]);
+        }
+        if let Some(Rules { span, generations, refresh }) = window {
+            words.push(text("WINDOW"));
+            match span {
+                Span::Time(span) => words.extend([text("PX"), text(span)]),
+                Span::Items => words.push(text("COUNT")),
+            }
+            words.extend([text("GENERATIONS"), text(generations)]);
+            if !refresh {
+                words.push(text("NOREFRESH"));
+            }
+        }
+        words
     }
 }
 
-/// An option.
-pub struct FilterOption {
-    /// Its word and its values; the word may be left out.
-    pub argument: Argument,
-    /// The commands that take it.
-    pub place: Place,
-    read: Read,
-    /// Its values for a new filter; `None` if the filter is created without the option.
-    write: fn(&Creation) -> Option<Vec<Vec<u8>>>,
+fn text(word: impl ToString) -> Vec<u8> {
+    word.to_string().into()
 }
 
-/// Reads the words after an option's own, in a BF.RESERVE if `reserve`.
-type Read = fn(&mut Draft, &mut dyn Iterator<Item = &[u8]>, reserve: bool) -> Result<(), Refusal>;
+/// An argument of a command, as COMMAND DOCS and the hints of `redis-cli` show it.
+#[derive(Clone, Copy, Debug)]
+pub struct Argument {
+    /// Its name in the documentation, if that is not the token in small letters.
+    pub name: Option<&'static CStr>,
+    /// What it is, or the value behind the token.
+    pub kind: Kind,
+    /// The word that it is, or begins with.
+    pub token: Option<&'static CStr>,
+    /// Whether it may be left out.
+    pub optional: bool,
+    /// Whether it may be repeated, up to the last word.
+    pub multiple: bool,
+    /// The arguments of a block, or those to choose from.
+    pub parts: &'static [Self],
+}
+
+/// What an argument is, with the number that the server has for it (`RedisModuleCommandArgType`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[expect(missing_docs, reason = "the names of COMMAND DOCS")]
+pub enum Kind {
+    String = 0,
+    Integer = 1,
+    Double = 2,
+    /// A key after the first one, which is only read.
+    Key = 3,
+    Token = 6,
+    OneOf = 7,
+    /// All parts, after the token.
+    Block = 8,
+    /// Not one argument, but the options of a new filter ([`taken`]).
+    Options,
+    /// Those that BF.RESERVE takes.
+    ReserveOptions,
+}
+
+impl Argument {
+    /// An argument that must be there once.
+    pub const fn new(name: &'static CStr, kind: Kind) -> Self {
+        let name = Some(name);
+        Self { name, kind, token: None, optional: false, multiple: false, parts: &[] }
+    }
+
+    /// A word.
+    pub const fn token(token: &'static CStr) -> Self {
+        Self { name: None, token: Some(token), ..Self::new(token, Kind::Token) }
+    }
+
+    /// A word with a value of the same name.
+    pub const fn valued(token: &'static CStr, kind: Kind) -> Self {
+        Self { kind, ..Self::token(token) }
+    }
+
+    /// A word with values.
+    pub const fn block(token: &'static CStr, parts: &'static [Self]) -> Self {
+        Self { kind: Kind::Block, parts, ..Self::token(token) }
+    }
+
+    /// One of several arguments.
+    pub const fn one_of(name: &'static CStr, parts: &'static [Self]) -> Self {
+        Self { parts, ..Self::new(name, Kind::OneOf) }
+    }
+}
 
 /// The commands that take an option.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -104,128 +178,25 @@ pub enum Place {
     Own,
 }
 
-/// Every option. They are replicated in this order.
-pub const OPTIONS: [FilterOption; 13] = [
-    FilterOption {
-        argument: Argument::valued(c"CAPACITY", Kind::Integer),
-        place: Place::Insert,
-        read: |draft, words, _| put(&mut draft.options.capacity, capacity(words.next())),
-        write: |_| None,
-    },
-    FilterOption {
-        argument: Argument::valued(c"ERROR", Kind::Double),
-        place: Place::Insert,
-        read: |draft, words, _| {
-            put(&mut draft.options.error_rate, rate(words.next(), Refusal::INSERT_ERROR_RATE))
-        },
-        write: |_| None,
-    },
-    FilterOption {
-        argument: Argument::valued(c"EXPANSION", Kind::Integer),
-        place: Place::All,
-        read: |draft, words, reserve| {
-            draft.expands_last = true;
-            put(&mut draft.factor, factor(words.next(), reserve))
-        },
-        write: |new| Some(vec![text(new.params.expansion.factor()?)]),
-    },
-    FilterOption {
-        argument: Argument::token(c"NOCREATE"),
-        place: Place::Insert,
-        read: |draft, _, _| set(&mut draft.options.no_create),
-        write: |_| None,
-    },
-    FilterOption {
-        argument: Argument::token(c"NONSCALING"),
-        place: Place::All,
-        read: |draft, _, _| {
-            draft.expands_last = false;
-            set(&mut draft.nonscaling)
-        },
-        write: |new| new.params.expansion.factor().is_none().then(Vec::new),
-    },
-    FilterOption {
-        argument: Argument::valued(c"TIGHTENING", Kind::Double),
-        place: Place::Valkeys,
-        read: |draft, words, _| put(&mut draft.tightening, rate(words.next(), Refusal::TIGHTENING)),
-        write: |new| match new.family {
-            Family::Valkey(valkey) => Some(vec![number::shortest(valkey.tightening).into()]),
-            _ => None,
-        },
-    },
-    FilterOption {
-        argument: Argument::valued(c"SEED", Kind::Integer),
-        place: Place::Own,
-        read: |draft, words, reserve| {
-            let word = words.next().ok_or(Refusal::ARITY)?;
-            match <[u8; 32]>::try_from(word) {
-                Ok(seed) if !reserve => put(&mut draft.valkeys_seed, Ok(seed)),
-                _ => put(&mut draft.options.seed, number::integer(word).ok_or(Refusal::BAD_SEED)),
-            }
-        },
-        // RedisBloom's filters have no seed, and RedisBloom refuses the word.
-        write: |new| match new.family {
-            Family::Valkey(valkey) => Some(vec![valkey.seed.to_vec()]),
-            Family::Native => Some(vec![text(new.params.seed)]),
-            Family::RedisBloom(_) | Family::Guava => None,
-        },
-    },
-    FilterOption {
-        argument: Argument::token(c"COUNTING"),
-        place: Place::Own,
-        read: |draft, _, _| {
-            draft.options.counts = true;
-            Ok(())
-        },
-        write: |new| new.params.counts.then(Vec::new),
-    },
-    FilterOption {
-        argument: Argument::block(
-            c"SHARD",
-            &[Argument::new(c"index", Kind::Integer), Argument::new(c"shards", Kind::Integer)],
-        ),
-        place: Place::Own,
-        read: |draft, words, _| {
-            let mut number = || number::integer(words.next()?);
-            let shard = number().zip(number()).and_then(|(index, count)| Shard::new(index, count));
-            put(&mut draft.options.shard, shard.ok_or(Refusal::BAD_SHARD))
-        },
-        write: |new| new.params.shard.map(|shard| vec![text(shard.index()), text(shard.count())]),
-    },
-    FilterOption {
-        argument: Argument::block(c"WINDOW", &[SPAN]),
-        place: Place::Own,
-        read: |draft, words, _| put(&mut draft.span, span(words).ok_or(Refusal::WINDOW_SPAN)),
-        write: |new| match new.window?.span {
-            Span::Time(span) => Some(vec![b"PX".to_vec(), text(span)]),
-            Span::Items => Some(vec![b"COUNT".to_vec()]),
-        },
-    },
-    FilterOption {
-        argument: Argument::valued(c"GENERATIONS", Kind::Integer),
-        place: Place::Own,
-        read: |draft, words, _| {
-            let number = words.next().and_then(number::integer);
-            let number = number.filter(|number| (1..=MAX_GENERATIONS).contains(number));
-            put(&mut draft.generations, number.ok_or(Refusal::WINDOW_GENERATIONS))
-        },
-        write: |new| Some(vec![text(new.window?.generations)]),
-    },
-    FilterOption {
-        argument: Argument::token(c"NOREFRESH"),
-        place: Place::Own,
-        read: |draft, _, _| set(&mut draft.no_refresh),
-        write: |new| (!new.window?.refresh).then(Vec::new),
-    },
-    FilterOption {
-        argument: Argument::valued(c"VALIDATESCALETO", Kind::Integer),
-        place: Place::Valkeys,
-        read: |_, words, _| capacity(words.next()).map(drop),
-        write: |_| None,
-    },
+/// Every option, for COMMAND DOCS. [`Draft::take`] reads them, [`Creation::words`] writes them.
+const OPTIONS: &[(Place, Argument)] = &[
+    (Place::Insert, Argument::valued(c"CAPACITY", Kind::Integer)),
+    (Place::Insert, Argument::valued(c"ERROR", Kind::Double)),
+    (Place::All, Argument::valued(c"EXPANSION", Kind::Integer)),
+    (Place::Insert, Argument::token(c"NOCREATE")),
+    (Place::All, Argument::token(c"NONSCALING")),
+    (Place::Valkeys, Argument::valued(c"TIGHTENING", Kind::Double)),
+    (Place::Own, Argument::valued(c"SEED", Kind::Integer)),
+    (Place::Own, Argument::token(c"COUNTING")),
+    (Place::Own, Argument::block(c"SHARD", &[INDEX, SHARDS])),
+    (Place::Own, Argument::block(c"WINDOW", &[SPAN])),
+    (Place::Own, Argument::valued(c"GENERATIONS", Kind::Integer)),
+    (Place::Own, Argument::token(c"NOREFRESH")),
+    (Place::Valkeys, Argument::valued(c"VALIDATESCALETO", Kind::Integer)),
 ];
 
-/// What a window remembers.
+const INDEX: Argument = Argument::new(c"index", Kind::Integer);
+const SHARDS: Argument = Argument::new(c"shards", Kind::Integer);
 const SPAN: Argument = Argument::one_of(
     c"span",
     &[
@@ -235,18 +206,9 @@ const SPAN: Argument = Argument::one_of(
     ],
 );
 
-fn put<T>(place: &mut Option<T>, value: Result<T, Refusal>) -> Result<(), Refusal> {
-    *place = Some(value?);
-    Ok(())
-}
-
-fn set(place: &mut bool) -> Result<(), Refusal> {
-    *place = true;
-    Ok(())
-}
-
-fn text(number: impl ToString) -> Vec<u8> {
-    number.to_string().into()
+/// The options that BF.RESERVE takes, or BF.INSERT and BF.BULKADD.
+pub fn taken(reserve: bool) -> impl Iterator<Item = &'static (Place, Argument)> {
+    OPTIONS.iter().filter(move |(place, _)| !reserve || matches!(place, Place::All | Place::Own))
 }
 
 /// Options while they are read.
@@ -268,18 +230,61 @@ pub(super) struct Draft {
 const GENERATIONS: u8 = 4;
 
 impl Draft {
-    /// Takes `word` and its values if it is an option. Returns whether it is.
+    /// Takes `word` and its values if it is an option, of BF.RESERVE if `reserve`. Returns whether
+    /// it is.
     pub(super) fn take(
         &mut self,
         word: &[u8],
         words: &mut dyn Iterator<Item = &[u8]>,
         reserve: bool,
     ) -> Result<bool, Refusal> {
-        let is = |token: &CStr| word.eq_ignore_ascii_case(token.to_bytes());
-        match taken(reserve).find(|option| option.argument.token.is_some_and(is)) {
-            Some(option) => (option.read)(self, words, reserve).map(|()| true),
-            None => Ok(false),
+        let mut tokens = taken(reserve).filter_map(|(_, option)| option.token);
+        let Some(token) = tokens.find(|token| word.eq_ignore_ascii_case(token.to_bytes())) else {
+            return Ok(false);
+        };
+        let options = &mut self.options;
+        match token.to_bytes() {
+            b"CAPACITY" => options.capacity = Some(capacity(words)?),
+            b"ERROR" => {
+                options.error_rate = Some(rate(words.next(), [Refusal::INSERT_ERROR_RATE; 2])?);
+            }
+            b"EXPANSION" => {
+                self.expands_last = true;
+                self.factor = Some(factor(words.next(), reserve)?);
+            }
+            b"NOCREATE" => options.no_create = true,
+            b"NONSCALING" => {
+                self.expands_last = false;
+                self.nonscaling = true;
+            }
+            b"TIGHTENING" => {
+                self.tightening = Some(rate(words.next(), [Refusal::TIGHTENING; 2])?);
+            }
+            b"SEED" => {
+                let word = words.next().ok_or(Refusal::ARITY)?;
+                match <[u8; 32]>::try_from(word) {
+                    Ok(seed) if !reserve => self.valkeys_seed = Some(seed),
+                    _ => options.seed = Some(number::integer(word).ok_or(Refusal::BAD_SEED)?),
+                }
+            }
+            b"COUNTING" => options.counts = true,
+            b"SHARD" => {
+                let mut number = || number::integer(words.next()?);
+                let numbers = number().zip(number());
+                let shard = numbers.and_then(|(index, count)| Shard::new(index, count));
+                options.shard = Some(shard.ok_or(Refusal::BAD_SHARD)?);
+            }
+            b"WINDOW" => self.span = Some(span(words).ok_or(Refusal::WINDOW_SPAN)?),
+            b"GENERATIONS" => {
+                let number = words.next().and_then(number::integer);
+                let number = number.filter(|number| (1..=MAX_GENERATIONS).contains(number));
+                self.generations = Some(number.ok_or(Refusal::WINDOW_GENERATIONS)?);
+            }
+            b"NOREFRESH" => self.no_refresh = true,
+            b"VALIDATESCALETO" => drop(capacity(words)?),
+            _ => return Ok(false),
         }
+        Ok(true)
     }
 
     /// The options, with the window. A window of items has no expansion, whatever the configuration
@@ -307,12 +312,6 @@ impl Draft {
     }
 }
 
-/// The options that BF.RESERVE takes, or BF.INSERT and BF.BULKADD.
-pub fn taken(reserve: bool) -> impl Iterator<Item = &'static FilterOption> {
-    const ALL: &[FilterOption] = &OPTIONS;
-    ALL.iter().filter(move |option| !reserve || matches!(option.place, Place::All | Place::Own))
-}
-
 /// The span of a window: a time in seconds or milliseconds, or as many items as the capacity.
 fn span(words: &mut dyn Iterator<Item = &[u8]>) -> Option<Span> {
     let word = words.next()?;
@@ -327,36 +326,36 @@ fn span(words: &mut dyn Iterator<Item = &[u8]>) -> Option<Span> {
 
 /// A factor of EXPANSION. valkey-bloom has no upper limit, and its seed may follow in a BF.INSERT.
 fn factor(word: Option<&[u8]>, reserve: bool) -> Result<u64, Refusal> {
-    let (most, [none, bad, range]) = if reserve {
-        let bad = [Refusal::NO_EXPANSION, Refusal::BAD_EXPANSION, Refusal::EXPANSION_RANGE];
-        (MAX_EXPANSION.into(), bad)
-    } else {
-        (u32::MAX, [Refusal::ARITY, Refusal::INSERT_EXPANSION, Refusal::INSERT_EXPANSION])
-    };
-    let number = number::integer(word.ok_or(none)?).ok_or(bad)?;
-    in_range(number, most.into()).ok_or(range)
+    if !reserve {
+        return integer(word, 0..=u32::MAX.into(), [Refusal::INSERT_EXPANSION; 2]);
+    }
+    let refusals = [Refusal::BAD_EXPANSION, Refusal::EXPANSION_RANGE];
+    integer(Some(word.ok_or(Refusal::NO_EXPANSION)?), 0..=MAX_EXPANSION.into(), refusals)
 }
 
-/// A number in (0, 1); `bad` for anything else.
-fn rate(word: Option<&[u8]>, bad: Refusal) -> Result<f64, Refusal> {
-    number::float(word.ok_or(Refusal::ARITY)?).filter(|&rate| is_rate(rate)).ok_or(bad)
+fn capacity(words: &mut dyn Iterator<Item = &[u8]>) -> Result<u64, Refusal> {
+    integer(words.next(), CAPACITIES, [Refusal::INSERT_CAPACITY; 2])
 }
 
-/// A capacity in items, in [1, `MAX_CAPACITY`].
-fn capacity(word: Option<&[u8]>) -> Result<u64, Refusal> {
-    let number = number::integer(word.ok_or(Refusal::ARITY)?);
-    let capacity = number.and_then(|n| in_range(n, MAX_CAPACITY)).filter(|&n| n > 0);
-    capacity.ok_or(Refusal::INSERT_CAPACITY)
+/// The range of capacities, in items.
+pub(super) const CAPACITIES: RangeInclusive<u64> = 1..=MAX_CAPACITY;
+
+/// An integer in the range; `bad` if it is not a 64-bit number, `outside` if it is another one.
+pub(super) fn integer(
+    word: Option<&[u8]>,
+    range: RangeInclusive<u64>,
+    [bad, outside]: [Refusal; 2],
+) -> Result<u64, Refusal> {
+    let number: i64 = number::integer(word.ok_or(Refusal::ARITY)?).ok_or(bad)?;
+    u64::try_from(number).ok().filter(|number| range.contains(number)).ok_or(outside)
+}
+
+/// A number in (0, 1); `bad` if it is no number, `outside` if it is another one.
+pub(super) fn rate(word: Option<&[u8]>, [bad, outside]: [Refusal; 2]) -> Result<f64, Refusal> {
+    let rate = number::float(word.ok_or(Refusal::ARITY)?).ok_or(bad)?;
+    if rate > 0.0 && rate < 1.0 { Ok(rate) } else { Err(outside) }
 }
 
 pub(super) fn is(word: &[u8], option: &str) -> bool {
     word.eq_ignore_ascii_case(option.as_bytes())
-}
-
-pub(super) fn is_rate(rate: f64) -> bool {
-    rate > 0.0 && rate < 1.0
-}
-
-pub(super) fn in_range(number: i64, most: u64) -> Option<u64> {
-    u64::try_from(number).ok().filter(|&number| number <= most)
 }

@@ -22,20 +22,14 @@ use crate::{
 pub enum Refusal {
     /// The text.
     Fixed(&'static CStr),
-    /// RESERVE: an unknown option.
-    UnknownOption {
-        /// Number of arguments after the unknown option.
-        behind: usize,
-    },
+    /// RESERVE: an unknown option, and the number of arguments after it.
+    UnknownOption(usize),
     /// The item belongs to this shard, and the filter is another one.
     OtherShard(Shard),
     /// INSERT, BULKADD: the command names this shard, and the filter is another one, or none.
     NotShard(Shard),
     /// BULKADD, BULKEXISTS: the packed items are malformed.
-    BadPacked {
-        /// The offset at which the first malformed item begins.
-        byte: usize,
-    },
+    BadPacked(BadByte),
     /// MERGE: filters with different parameters, or a union with too many items.
     Unmergeable(Unmergeable),
 }
@@ -144,54 +138,31 @@ impl Refusal {
     pub fn text<'a>(self, words: impl DoubleEndedIterator<Item = &'a [u8]>) -> Cow<'static, CStr> {
         let text = match self {
             Self::Fixed(text) => return Cow::Borrowed(text),
-            Self::UnknownOption { behind } => {
+            Self::UnknownOption(behind) => {
                 let word = words.rev().nth(behind).unwrap_or_default();
-                let start = word.get(..REPEATED).unwrap_or(word);
+                let start = word.get(..32).unwrap_or(word);
                 // The word may have any bytes, so it is escaped: a line break would end the reply.
                 format!("ERR unknown argument '{}'", start.escape_ascii())
             }
             Self::OtherShard(shard) => format!("ERR item belongs to shard {shard}"),
             Self::NotShard(shard) => format!("ERR filter is not shard {shard}"),
-            Self::BadPacked { byte } => format!("ERR bad blob at byte {byte}"),
+            Self::BadPacked(BadByte(byte)) => format!("ERR bad blob at byte {byte}"),
             Self::Unmergeable(why) => format!("ERR {why}"),
         };
         Cow::Owned(CString::new(text).unwrap_or_default())
     }
 
-    /// The refusal if a chunk cannot be loaded.
-    pub fn of_chunk(error: codec::Error) -> Self {
-        match error {
-            codec::Error::TooBig { .. } | codec::Error::Complete => Self::CHUNK_TOO_BIG,
-            codec::Error::Order { .. } | codec::Error::Unaligned { .. } => Self::BAD_OFFSET,
-            error => Self::of_bytes(error, Self::BAD_DATA),
-        }
-    }
-
-    /// The refusal if a blob of valkey-bloom cannot be read.
-    pub fn of_blob(error: codec::Error) -> Self {
-        match error {
-            codec::Error::Version(_) => Self::BLOB_VERSION,
-            error => Self::of_bytes(error, Self::BAD_BLOB),
-        }
-    }
-
-    /// `NO_MEMORY` if memory is missing, `bad` otherwise.
+    /// The refusal of bytes that cannot be read; `bad` if no other text says more.
     pub fn of_bytes(error: codec::Error, bad: Self) -> Self {
-        use filter::Error as Filter;
+        use codec::Error::{Complete, Filter, Order, TooBig, Unaligned, Version};
         match error {
-            codec::Error::Filter(Filter::Ceiling { .. } | Filter::OutOfMemory(_)) => {
+            Filter(filter::Error::Ceiling { .. } | filter::Error::OutOfMemory(_)) => {
                 Self::NO_MEMORY
             }
+            TooBig { .. } | Complete => Self::CHUNK_TOO_BIG,
+            Order { .. } | Unaligned { .. } => Self::BAD_OFFSET,
+            Version(_) if bad == Self::BAD_BLOB => Self::BLOB_VERSION,
             _ => bad,
         }
     }
 }
-
-impl From<BadByte> for Refusal {
-    fn from(BadByte(byte): BadByte) -> Self {
-        Self::BadPacked { byte }
-    }
-}
-
-/// The most bytes of an argument that an error text repeats.
-const REPEATED: usize = 32;

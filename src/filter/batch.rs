@@ -5,18 +5,17 @@
 //!
 //! ```text
 //!   hash 64 items, prefetch the newest layer
-//!   layer n     probe the items not found yet, and prefetch layer n-1 for them
-//!   layer n-1   probe ...
+//!   layer n     probe the items
+//!   layer n-1   prefetch and probe the items not found yet
+//!   ...
 //! ```
-//!
-//! Nothing is allocated: the hashes of a chunk (1 KiB) are on the stack, and the items found are a
-//! set in a `u64` (`layer/item_set.rs`).
 
 use super::{
     error::{Demand, Error},
+    foreign::Tag,
     hash::Hash,
     layer::{
-        Blocked, Layer,
+        BlockAddress, Blocked,
         item_set::{Answers, CHUNK, ItemSet},
     },
     stack::Filter,
@@ -31,8 +30,7 @@ impl Filter {
         mut answer: impl FnMut(Answers),
     ) {
         let mut chunk = [Hash::default(); CHUNK];
-        let blocks = self.newest().blocks();
-        let memory_bound = blocks.filter(|blocks| blocks.is_memory_bound());
+        let memory_bound = self.newest().blocks().filter(|blocks| blocks.is_memory_bound());
         loop {
             let hashes = self.hash_chunk(&mut items, &mut chunk, memory_bound.is_none());
             if hashes.is_empty() {
@@ -70,7 +68,9 @@ impl Filter {
             }
             let items = ItemSet::first(hashes.len());
             let missing = items.without(self.found_in_stack(hashes, items));
-            self.newest().prefetch_remaining(hashes, missing);
+            if let Some(blocks) = self.newest().blocks() {
+                blocks.prefetch_remaining(hashes, missing);
+            }
             if self.newest().room() < missing.len() {
                 self.add_growing(hashes, &ceiling, &mut answer)?;
             } else {
@@ -106,7 +106,9 @@ impl Filter {
     ) {
         let mut answers = Answers::default();
         for item in items {
-            answers.push(self.add_uncounted(self.hash(item)));
+            let hash = self.hash(item);
+            let added = self.add(hash, |_| u64::MAX);
+            answers.push(added.unwrap_or_else(|_| self.newest_mut().add(hash)));
             if answers.count() == CHUNK {
                 answer(std::mem::take(&mut answers));
             }
@@ -123,7 +125,7 @@ impl Filter {
         prefetch: bool,
     ) -> &'c [Hash] {
         let newest = self.newest();
-        // One loop for each case: the loop of a large blocked layer has no branch on the kind.
+        // One loop for each case: that of a large blocked layer has no branch on the kind.
         match newest.blocks().and_then(Blocked::block_address) {
             Some(blocks) if prefetch => self.hash_into(chunk, items, |hash| blocks.prefetch(hash)),
             _ if prefetch => self.hash_into(chunk, items, |hash| newest.prefetch(hash)),
@@ -151,20 +153,49 @@ impl Filter {
     /// Which of these items an older layer may hold. Not inlined: most filters have none.
     #[inline(never)]
     fn found_in_stack(&self, hashes: &[Hash], items: ItemSet) -> ItemSet {
-        let prefetch = |layer: Option<&&Layer>, items: ItemSet| {
-            if let Some(layer) = layer {
-                layer.prefetch_each(hashes, items);
-            }
-        };
-        let mut layers = self.layers().rev().skip(1).peekable();
         let mut missing = items;
-        prefetch(layers.peek(), missing);
-        while let Some(layer) = layers.next()
-            && !missing.is_empty()
-        {
+        for layer in self.older().iter().rev() {
+            if missing.is_empty() {
+                break;
+            }
+            missing.members().for_each(|i| layer.prefetch(hashes[i]));
             missing = missing.without(layer.filter_present(hashes, missing));
-            prefetch(layers.peek(), missing);
         }
         items.without(missing)
+    }
+}
+
+/// Prefetches the cache lines of an item before its filter is known, by the filter's seed and the
+/// address of its blocks. Nothing is read there, so a hint may outlive its filter.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct PrefetchHint {
+    seed: u64,
+    blocks: BlockAddress,
+}
+
+impl PrefetchHint {
+    /// The hint for a filter; `None` if its newest layer stays cached, or its hash is not native.
+    #[inline]
+    pub fn of(filter: &Filter) -> Option<Self> {
+        let blocks = filter.newest().blocks()?.block_address()?;
+        (filter.family == Tag::Native).then(|| Self { seed: filter.seed(), blocks })
+    }
+
+    /// Hashes an item, and prefetches its cache lines; for every filter that this hint
+    /// [fits](Self::fits).
+    #[inline]
+    pub fn hash(&self, item: &[u8]) -> Hash {
+        let hash = Hash::of(item, self.seed);
+        self.blocks.prefetch(hash);
+        hash
+    }
+
+    /// Whether the filter has the hint's seed, and its bits at the hint's address. The shape is not
+    /// compared: with another shape, prefetches are useless, but harmless.
+    #[inline]
+    pub fn fits(&self, filter: &Filter) -> bool {
+        filter.family == Tag::Native
+            && filter.seed() == self.seed
+            && filter.newest().bits().words().as_ptr() == self.blocks.words
     }
 }

@@ -1,9 +1,7 @@
 //! The error type of the server-free part: why a filter refuses.
 //!
-//! The texts are for logs and Rust callers. Each command chooses the reply to Redis clients from
-//! the texts of `command/refusal.rs`. The texts of [`Unmergeable`] are replies as they are.
-
-use super::geometry::MAX_WORDS;
+//! The texts are for logs and Rust callers. Replies to clients have those of `command/refusal.rs`,
+//! and the texts of [`Unmergeable`] as they are.
 
 /// Why a filter could not be created, grown or filled, or why stored numbers describe none.
 #[derive(Clone, Copy, Debug, PartialEq, thiserror::Error)]
@@ -75,16 +73,10 @@ pub struct Demand {
 }
 
 impl Demand {
-    /// Calls `ceiling`, which returns the bytes that the filter may have in total.
-    ///
-    /// # Errors
-    /// `Error::Ceiling` if `wanted` is above them.
+    /// Calls `ceiling`, which returns the bytes that the filter may have in total. `Error::Ceiling`
+    /// if `wanted` is above them.
     pub fn check(self, ceiling: impl FnOnce(Self) -> u64) -> Result<(), Error> {
         let (wanted, ceiling) = (self.wanted, ceiling(self));
         if wanted <= ceiling { Ok(()) } else { Err(Error::Ceiling { wanted, ceiling }) }
     }
 }
-
-/// The refusal of a layer whose bits cannot be addressed.
-pub(super) const NOT_ADDRESSABLE: Error =
-    Error::Ceiling { wanted: u64::MAX, ceiling: MAX_WORDS * 8 };

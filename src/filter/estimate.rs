@@ -1,22 +1,19 @@
-//! How full a filter of layers is, and its false positive rate now: estimates from the set bits.
+//! How full a layer is, and its false positive rate now: estimates from a sample of the set bits.
+//! All bits of a filter of 1 GiB would take 100 ms and more.
 //!
-//! A layer of classic bits with a share f of set bits answers a random item wrongly with
-//! probability f^k. In a layer of blocks, the share says how many items there are
-//! (`layer/occupancy.rs`), and the model of the sizing gives the rate (`sizing/block_rate.rs`). The
-//! rate of the filter is the probability that at least one layer answers wrongly.
-//!
-//! The share comes from a sample: all bits of a filter of 1 GiB would take 100 ms and more.
+//! A classic layer with a share f of set bits answers a random item wrongly with probability f^k.
+//! In a layer of blocks, the share says how many items there are (`layer/occupancy.rs`), and the
+//! model gives the rate (`sizing.rs`).
 
 #![expect(clippy::disallowed_methods, reason = "estimates are shown, and decide nothing")]
 
 use super::{
-    layer::{Classic, Layer, Shape, occupancy},
+    layer::{Layer, Shape, occupancy},
     sizing::expected_rate,
-    stack::Filter,
 };
 
-/// The most words read over all layers.
-const SAMPLE_WORDS: usize = 65_536;
+/// The most words read of a filter.
+pub(super) const SAMPLE_WORDS: usize = 65_536;
 
 /// The most words that are read one after the other.
 const RUN_WORDS: usize = 1024;
@@ -30,34 +27,14 @@ pub struct Estimate {
     pub error_rate: f64,
 }
 
-impl Filter {
-    /// The share of set bits over all layers, and the rate of all layers together.
-    pub fn estimate(&self) -> Estimate {
-        let (mut set, mut all, mut absent) = (0.0, 0.0, 1.0);
-        for (layer, estimate) in self.estimate_layers() {
-            let words = layer.bits().words().len() as f64;
-            set += estimate.fill * words;
-            all += words;
-            absent *= 1.0 - estimate.error_rate;
-        }
-        Estimate { fill: set / all, error_rate: 1.0 - absent }
-    }
-
-    /// Estimates each layer, oldest first.
-    pub fn estimate_layers(&self) -> impl Iterator<Item = (&Layer, Estimate)> {
-        let each = (SAMPLE_WORDS / self.layers().len()).max(1);
-        self.layers().map(move |layer| (layer, layer.sample(each)))
-    }
-}
-
 impl Layer {
     /// Estimates the layer from at most `SAMPLE_WORDS` words.
     pub fn estimate(&self) -> Estimate {
         self.sample(SAMPLE_WORDS)
     }
 
-    /// Estimates from at most `sample` words.
-    fn sample(&self, sample: usize) -> Estimate {
+    /// Estimates the layer from at most that many words.
+    pub(super) fn sample(&self, sample: usize) -> Estimate {
         let run = RUN_WORDS.min(sample);
         let runs = self.bits().words().chunks(run);
         let stride = runs.len().div_ceil(sample / run);
@@ -66,17 +43,13 @@ impl Layer {
             set += run.iter().map(|word| u64::from(word.count_ones())).sum::<u64>();
             read += run.len() as u64 * 64;
         }
-        let share = |read: u64| (set as f64 / read as f64).min(1.0);
-        match self.shape() {
-            Shape::Blocked(geometry) => {
-                let fill = share(read);
-                let items = occupancy::all(geometry, fill);
-                Estimate { fill, error_rate: expected_rate(geometry, items) }
-            }
-            Shape::Classic(Classic { bits, probes, .. }) => {
-                let fill = share(read.min(bits));
-                Estimate { fill, error_rate: fill.powi(probes.into()) }
-            }
-        }
+        let shape = self.shape();
+        let positions = if let Shape::Classic(classic) = shape { classic.bits } else { read };
+        let fill = (set as f64 / read.min(positions) as f64).min(1.0);
+        let error_rate = match shape {
+            Shape::Blocked(geometry) => expected_rate(geometry, occupancy::all(geometry, fill)),
+            Shape::Classic(classic) => fill.powi(classic.probes.into()),
+        };
+        Estimate { fill, error_rate }
     }
 }

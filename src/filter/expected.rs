@@ -22,10 +22,9 @@ pub fn expected_bytes(params: &Params, rules: Option<Rules>, items: u64) -> Resu
     }
     if params.has_pages(rules) {
         let bytes = plan(params, rules)?.expected_bytes(items)?;
-        let generations = rules.map_or(0, list_bytes);
         let has_rest = rules.is_some() || params.expansion != Expansion::USUAL;
-        let rest = if has_rest { REST_BYTES } else { 0 };
-        return Ok(bytes.saturating_add(STRUCT_BYTES + rest + generations));
+        let rest = rules.map_or(0, list_bytes) + if has_rest { REST_BYTES } else { 0 };
+        return Ok(bytes.saturating_add(STRUCT_BYTES + rest));
     }
     let layer = Plan::new(params)?;
     if items <= params.capacity {

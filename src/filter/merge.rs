@@ -1,24 +1,19 @@
 //! The union of filters with equal parameters: the filter that all their items would have made.
 //!
-//! ```text
-//!   layer ─┐  bit by bit, if the union holds no more items than a layer is made for
-//!   layer ─┘
-//!   pages ─┐  a copy of the larger ones gets the slots of the others  (pages/unite.rs)
-//!   pages ─┘
-//! ```
+//! Layers are united bit by bit: equal parameters give equal layers, and an item has the same
+//! positions in each. Of pages, a copy of the larger ones gets the slots of the others
+//! (`pages/unite.rs`).
 //!
-//! Equal parameters give equal layers, and an item has the same positions in each. Items cannot be
-//! moved from a layer to another one or to pages: a filter does not know them. So a union is
-//! refused where its layer would hold too many, and a filter with several layers is refused because
-//! all but the newest are full.
+//! A filter does not know its items, so they cannot be moved to another layer or to pages. So a
+//! union is refused where its layer would hold too many. A filter with several layers is refused
+//! because all but the newest are full.
 //!
 //! # How many items a layer holds
 //! If one of the layers has all nonzero positions of the union, the count of the union is the
-//! highest count of a layer. Otherwise it follows from the number r of nonzero positions, which
-//! depends only on the items: n(r) of `layer/occupancy.rs`, but at least 1 more than the count of
-//! each layer, and at most the sum of the counts. At 1 %, the standard deviation of n(r) is 8 in a
-//! full filter of 1,000 items, and 250 in a million (`tests/filter/merge.rs`). Replicas must reach
-//! the same counts, so this file computes as the sizing does.
+//! highest count of a layer. Otherwise it is n(r) of the r nonzero positions
+//! (`layer/occupancy.rs`), but at least 1 more than the count of each layer, and at most the sum of
+//! the counts. At 1 %, the standard deviation of n(r) is 8 in a full filter of 1,000 items, and 250
+//! in a million (`tests/filter/merge.rs`).
 //!
 //! # The rate of pages
 //! The rate of a union of pages is at most the sum of their rates, and grows with each further
@@ -32,7 +27,6 @@ use super::{
     layer::{Layer, bits::Bits, occupancy},
     paged::Paged,
     pages::{self, PAGE_BUCKETS, Pages},
-    params::Params,
     plan::Plan,
     stack::Filter,
 };
@@ -81,27 +75,24 @@ impl<'a> Member<'a> {
         bits + self.paged().map_or(0, |paged| paged.pages().bytes())
     }
 
-    fn numbers(self) -> (Family, Params) {
-        match self {
-            Self::Layers(filter) => (filter.family(), filter.params()),
-            Self::Pages(paged) => (Family::Native, paged.params()),
-        }
-    }
-
     /// The first property in which two members differ.
     fn difference(self, other: Self) -> Option<&'static str> {
-        let ((family, a), (other_family, b)) = (self.numbers(), other.numbers());
+        let numbers = |member| match member {
+            Self::Layers(filter) => (filter.family(), filter.params()),
+            Self::Pages(paged) => (Family::Native, paged.params()),
+        };
+        let ((family, a), (other_family, b)) = (numbers(self), numbers(other));
         let (seeds, ratios) = match (family, other_family) {
             (Family::Valkey(a), Family::Valkey(b)) => {
                 (a.seed == b.seed, a.tightening == b.tightening)
             }
             _ => (a.seed == b.seed, true),
         };
-        let alike = (family.tag(), a.counts, self.layer().is_some())
-            == (other_family.tag(), b.counts, other.layer().is_some());
+        let kind = (family.tag(), a.counts, self.layer().is_some());
+        let other_kind = (other_family.tag(), b.counts, other.layer().is_some());
         let checks = [
             // The product that made them, its version, counters, or whether there is a layer.
-            (alike, "kind"),
+            (kind == other_kind, "kind"),
             (a.shard == b.shard, "shard"),
             (seeds, "seed"),
             (a.error_rate == b.error_rate, "error rate"),
@@ -159,10 +150,11 @@ impl Union {
         paged.sort_by_key(|paged| {
             std::cmp::Reverse((paged.pages().pages().len(), paged.pages().slot_count()))
         });
-        let tables: Vec<&Pages> = paged.iter().map(|paged| paged.pages()).collect();
-        let ([model, ..], [largest, smaller @ ..]) = (paged.as_slice(), tables.as_slice()) else {
+        let Some((model, smaller)) = paged.split_first() else {
             return Ok(None);
         };
+        let largest = model.pages();
+        let smaller: Vec<&Pages> = smaller.iter().map(|paged| paged.pages()).collect();
         let numbers = |table: &Pages| pages::Plan { doublings: 0, ..table.plan() };
         if smaller.iter().any(|table| numbers(table) != numbers(largest)) {
             return Err(OTHER_SHAPE.into());
@@ -175,7 +167,7 @@ impl Union {
         }
         let items = if layers.is_empty() { None } else { unite_layers(layers, limited)? };
         let bits = layers.first().map_or(0, |layer| layer.shape().words() * 8);
-        let wanted = tables.iter().map(|table| table.bytes()).fold(bits, u64::saturating_add);
+        let wanted = paged.iter().map(|it| it.pages().bytes()).fold(bits, u64::saturating_add);
         let present = first.bytes();
         if wanted > present {
             Demand { present, wanted }.check(ceiling)?;
@@ -195,7 +187,7 @@ impl Union {
             [] => None,
             [first, others @ ..] => {
                 let mut layer = first.duplicate()?;
-                layer.unite(others, items.unwrap_or(first.counted()));
+                layer.unite(others.iter().copied(), items.unwrap_or(first.counted));
                 Some(layer)
             }
         };
@@ -206,14 +198,13 @@ impl Union {
 impl Filter {
     /// Makes the filter the union of itself and `others`. The union has `items` items.
     pub fn unite(&mut self, others: &[Member], items: u64) {
-        let layers: Vec<&Layer> = others.iter().filter_map(|other| other.layer()).collect();
-        self.newest_mut().unite(&layers, items);
+        self.newest_mut().unite(others.iter().filter_map(|other| other.layer()), items);
     }
 }
 
 /// The items of the union of layers; `None` if the first is the union already.
 fn unite_layers(layers: &[&Layer], limited: bool) -> Result<Option<u64>, Unmergeable> {
-    let numbers = |layer: &Layer| (layer.shape(), layer.capacity(), layer.error_rate());
+    let numbers = |layer: &Layer| (layer.shape(), layer.capacity, layer.error_rate);
     let first = layers[0];
     if layers.iter().any(|other| numbers(other) != numbers(first)) {
         return Err(OTHER_SHAPE);
@@ -221,7 +212,7 @@ fn unite_layers(layers: &[&Layer], limited: bool) -> Result<Option<u64>, Unmerge
     let (shape, capacity, _) = numbers(first);
     let bits: Vec<_> = layers.iter().map(|layer| layer.bits()).collect();
     let (nonzero, union) = Bits::count_union(&bits);
-    let counts = layers.iter().map(|layer| layer.counted());
+    let counts = layers.iter().map(|layer| layer.counted);
     let mut items = counts.clone().max().unwrap_or_default();
     if nonzero.iter().all(|&nonzero| nonzero < union) {
         let by_positions = (occupancy::counted(shape, union) + 0.5) as u64;
@@ -231,7 +222,7 @@ fn unite_layers(layers: &[&Layer], limited: bool) -> Result<Option<u64>, Unmerge
     }
     // A layer never counts above its capacity (`plan.rs`).
     let items = items.min(capacity);
-    Ok((union > nonzero[0] || items != first.counted()).then_some(items))
+    Ok((union > nonzero[0] || items != first.counted).then_some(items))
 }
 
 fn check_items(items: u64, capacity: u64, limited: bool) -> Result<(), Unmergeable> {

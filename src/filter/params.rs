@@ -1,5 +1,4 @@
-//! The parameters of a new filter, checked once: rate, capacity, expansion, seed, shard, and
-//! whether items are counted.
+//! The parameters of a new filter.
 
 use super::error::Error;
 use crate::sharding::Shard;
@@ -23,10 +22,8 @@ impl Expansion {
     /// By 2, which is the default of the commands.
     pub const USUAL: Self = Self(2);
 
-    /// An expansion by `factor`, at most [`MAX_EXPANSION`]; 0 is [`Self::NONSCALING`].
-    ///
-    /// # Errors
-    /// `Error::Expansion` above [`MAX_EXPANSION`].
+    /// An expansion by `factor`; 0 is [`Self::NONSCALING`]. `Error::Expansion` above
+    /// [`MAX_EXPANSION`].
     pub fn new(factor: u64) -> Result<Self, Error> {
         match u16::try_from(factor) {
             Ok(factor) if factor <= MAX_EXPANSION => Ok(Self(factor.into())),
@@ -45,8 +42,7 @@ impl Expansion {
     }
 }
 
-/// Everything that determines the bits of an empty filter, on every machine, and the items that it
-/// takes.
+/// Everything that determines the bits of an empty filter, and the items that it takes.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Params {
     /// The false positive rate that the filter does not exceed on average, in (0, 1).
@@ -59,15 +55,13 @@ pub struct Params {
     pub seed: u64,
     /// Whether items are counted, so that they can be deleted.
     pub counts: bool,
-    /// The shard of a sharded filter that this filter is. Only a native filter can be a shard.
-    /// `None` for a filter that takes all items. The caller checks the items, not the filter.
+    /// The shard of a sharded filter that this native filter is; `None` for a filter that takes all
+    /// items. The caller checks the items, not the filter.
     pub shard: Option<Shard>,
 }
 
-/// Checks the numbers of parameters or of a layer.
-///
-/// # Errors
-/// `Error::ErrorRate` (NaN included) or `Error::Capacity`.
+/// Checks the numbers of parameters or of a layer: `Error::ErrorRate` (NaN included) or
+/// `Error::Capacity`.
 pub fn check_ranges(error_rate: f64, capacity: u64) -> Result<(), Error> {
     if !(error_rate > 0.0 && error_rate < 1.0) {
         return Err(Error::ErrorRate(error_rate));

@@ -11,21 +11,19 @@
 //! ```
 //!
 //! A native filter has one layer. When the layer is full, a scaling filter puts further items into
-//! pages ([`Filter::overflow`]).
-//!
-//! A filter of another family (`foreign/mod.rs`) grows by the rules of that family: Almeida,
-//! Baquero, Preguiça and Hutchison, "Scalable Bloom Filters" (2007). An item is added to the newest
-//! layer, and counted, only if no layer holds it.
-//!
-//! The newest layer is a field of the struct, not an element of the list: most filters have one
-//! layer. Such a filter is one struct of 80 bytes and one bit array, and its hot path follows one
-//! pointer.
+//! pages ([`Filter::overflow`]). A filter of another family grows by the rules of that family:
+//! Almeida, Baquero, Preguiça and Hutchison, "Scalable Bloom Filters" (2007). An item is added to
+//! the newest layer, and counted, only if no layer holds it.
 
 use super::{
-    error::{Demand, Error, NOT_ADDRESSABLE},
-    foreign::{Family, Tag, Valkey, guava, redisbloom},
+    error::{Demand, Error},
+    estimate::{Estimate, SAMPLE_WORDS},
+    foreign::{Family, Tag, Valkey, murmur, redisbloom},
     hash::Hash,
-    layer::{Layer, LayerPlan, Shape, Start, bits::Bits},
+    layer::{
+        Layer, LayerPlan, Shape, Start,
+        bits::{Bits, NOT_ADDRESSABLE},
+    },
     paged::Paged,
     params::{Expansion, MAX_CAPACITY, MAX_LAYERS, Params, check_ranges},
     plan::Plan,
@@ -61,28 +59,12 @@ struct Extra {
     shard: Option<Shard>,
 }
 
-impl Extra {
-    /// Boxes the parts, or returns `None` if there are none.
-    fn boxed(older: Vec<Layer>, family: Family, shard: Option<Shard>) -> Option<Box<Self>> {
-        let valkey = if let Family::Valkey(valkey) = family { Some(valkey) } else { None };
-        let some = !older.is_empty() || valkey.is_some() || shard.is_some();
-        some.then(|| Box::new(Self { older, valkey, shard }))
-    }
-
-    fn duplicate(&self) -> Result<Box<Self>, Error> {
-        let Self { older, valkey, shard } = self;
-        let older = older.iter().map(Layer::duplicate).collect::<Result<_, _>>()?;
-        Ok(Box::new(Self { older, valkey: *valkey, shard: *shard }))
-    }
-}
-
 impl Filter {
     /// Makes an empty filter whose bits take at most `ceiling` bytes. Memory is zeroed lazily, so
     /// time and resident memory do not depend on the size.
     ///
     /// # Errors
-    /// `Error::ErrorRate`, `Error::Capacity`, `Error::Ceiling`, `Error::OutOfMemory`. Nothing stays
-    /// allocated after an error.
+    /// `Error::ErrorRate`, `Error::Capacity`, `Error::Ceiling`, `Error::OutOfMemory`.
     pub fn new(params: &Params, ceiling: u64) -> Result<Self, Error> {
         Plan::new(params)?.allocate(ceiling)
     }
@@ -97,8 +79,7 @@ impl Filter {
         let scales = expansion.factor().is_some();
         let (error_rate, first) = match family {
             Family::RedisBloom(family) => {
-                let rate =
-                    if scales { error_rate * redisbloom::LAYER_RATE_RATIO } else { error_rate };
+                let rate = error_rate * if scales { redisbloom::LAYER_RATE_RATIO } else { 1.0 };
                 (redisbloom::error_rate(rate, scales), family.layer(capacity, rate))
             }
             Family::Valkey(family) => {
@@ -120,12 +101,7 @@ impl Filter {
 
     /// The product whose rules the filter follows.
     pub fn family(&self) -> Family {
-        match self.family {
-            Tag::Native => Family::Native,
-            Tag::RedisBloom(family) => Family::RedisBloom(family),
-            Tag::Valkey => Family::Valkey(self.valkey()),
-            Tag::Guava => Family::Guava,
-        }
+        self.family.map_keys(|()| self.valkey())
     }
 
     /// Seed and tightening ratio, which a filter tagged `Valkey` always has.
@@ -152,14 +128,9 @@ impl Filter {
 
     /// The parameters of an equal empty filter; a valkey-bloom filter needs its family, too.
     pub fn params(&self) -> Params {
-        Params {
-            error_rate: self.error_rate,
-            capacity: self.layers_from(0).next().map_or(0, Layer::capacity),
-            expansion: self.expansion,
-            seed: self.seed,
-            counts: false,
-            shard: self.shard(),
-        }
+        let &Self { seed, error_rate, expansion, .. } = self;
+        let capacity = self.older().first().unwrap_or(&self.newest).capacity;
+        Params { error_rate, capacity, expansion, seed, counts: false, shard: self.shard() }
     }
 
     /// All layers, oldest first; at least one.
@@ -188,14 +159,10 @@ impl Filter {
     /// (`count`): its index, and where it begins. A byte past the end gives the newest layer.
     pub fn layer_at(&self, at: u64, count: fn(Start) -> u64) -> (usize, Start) {
         let older = self.older();
-        // A native filter has one layer, which begins at 0.
-        let start = |layer: &Layer| layer.span().map_or(Start::default(), |(start, _)| start);
-        if count(start(&self.newest)) <= at {
-            return (older.len(), start(&self.newest));
-        }
-        let begins = |layer: &Layer| count(start(layer)) <= at;
-        let index = older.partition_point(begins).saturating_sub(1);
-        (index, older.get(index).map_or(Start::default(), start))
+        let begins = |layer: &Layer| count(layer.start()) <= at;
+        let begun = older.partition_point(begins) + usize::from(begins(&self.newest));
+        let index = begun.saturating_sub(1);
+        (index, older.get(index).unwrap_or(&self.newest).start())
     }
 
     /// The layer that takes additions.
@@ -231,20 +198,17 @@ impl Filter {
 
     /// The number of items that tested absent when they were added.
     pub fn items(&self) -> u64 {
-        self.layers().map(Layer::counted).fold(0, u64::saturating_add)
+        self.layers().map(|layer| layer.counted).fold(0, u64::saturating_add)
     }
 
     /// The number of items that the present layers are sized for.
     pub fn capacity(&self) -> u64 {
-        self.layers().map(Layer::capacity).fold(0, u64::saturating_add)
+        self.layers().map(|layer| layer.capacity).fold(0, u64::saturating_add)
     }
 
     /// Bytes of all bit arrays, including bits that have not arrived yet.
     pub fn bit_bytes(&self) -> u64 {
-        match self.newest.span() {
-            Some((_, end)) => end.memory,
-            None => self.newest.shape().words() * 8,
-        }
+        self.newest.end().memory
     }
 
     /// Bytes of the bit arrays that are allocated: all of them in a complete filter.
@@ -252,8 +216,7 @@ impl Filter {
         self.layers().map(|layer| size_of_val(layer.bits().words()) as u64).sum()
     }
 
-    /// Bytes of the whole filter: bit arrays, this struct, the older layers. Equal complete filters
-    /// give equal numbers.
+    /// Bytes of the whole filter. Equal complete filters give equal numbers.
     pub fn bytes(&self) -> u64 {
         self.room() + Self::struct_bytes(self.family, self.layers().map(Layer::shape))
     }
@@ -262,7 +225,7 @@ impl Filter {
     pub(super) fn struct_bytes(family: Tag, shapes: impl ExactSizeIterator<Item = Shape>) -> u64 {
         let list = (shapes.len().saturating_sub(1)) * size_of::<Layer>();
         let boxes: usize = shapes.map(Layer::boxed_bytes).sum();
-        let keys = if family == Tag::Valkey { size_of::<Valkey>() } else { 0 };
+        let keys = if family == Tag::Valkey(()) { size_of::<Valkey>() } else { 0 };
         STRUCT_BYTES + (list + boxes + keys) as u64
     }
 
@@ -271,7 +234,7 @@ impl Filter {
     pub fn hash(&self, item: &[u8]) -> Hash {
         match self.family {
             Tag::Native => Hash::of(item, self.seed),
-            Tag::RedisBloom(_) | Tag::Valkey | Tag::Guava => self.foreign_hash(item),
+            Tag::RedisBloom(_) | Tag::Valkey(()) | Tag::Guava => self.foreign_hash(item),
         }
     }
 
@@ -282,8 +245,8 @@ impl Filter {
         match self.family {
             Tag::Native => Hash::of(item, self.seed),
             Tag::RedisBloom(family) => family.hash(item),
-            Tag::Valkey => self.valkey().hash(item, |start| self.newest.prefetch_start(start)),
-            Tag::Guava => guava::hash(item),
+            Tag::Valkey(()) => self.valkey().hash(item, |start| self.newest.prefetch_start(start)),
+            Tag::Guava => murmur::hash128(item),
         }
     }
 
@@ -295,7 +258,7 @@ impl Filter {
 
     /// Returns whether an older layer may hold the item. Not inlined: most filters have one layer.
     #[inline(never)]
-    pub(super) fn in_older(&self, hash: Hash) -> bool {
+    fn in_older(&self, hash: Hash) -> bool {
         self.older().iter().rev().any(|layer| layer.contains(hash))
     }
 
@@ -312,8 +275,7 @@ impl Filter {
         Ok(self.newest.add(hash))
     }
 
-    /// [`Self::add`] with older layers or a full newest one. Not inlined: most filters have one
-    /// layer.
+    /// [`Self::add`] with older layers or a full newest one. Not inlined: most filters have none.
     #[inline(never)]
     fn add_to_stack(
         &mut self,
@@ -329,17 +291,10 @@ impl Filter {
         Ok(self.newest.add(hash))
     }
 
-    /// Adds an item that must not be refused: without room, the newest layer takes it uncounted. It
-    /// is never lost, but the error rate is guaranteed only up to the capacity.
-    #[cold]
-    pub(super) fn add_uncounted(&mut self, hash: Hash) -> bool {
-        self.add(hash, |_| u64::MAX).unwrap_or_else(|_| self.newest.add(hash))
-    }
-
     /// Copies the filter, with the same seed, bits and counts, if there is memory.
     pub fn duplicate(&self) -> Result<Self, Error> {
-        let extra = self.extra.as_deref().map(Extra::duplicate).transpose()?;
-        Ok(Self { newest: self.newest.duplicate()?, extra, ..*self })
+        let layers = self.layers().map(Layer::duplicate).collect::<Result<_, _>>()?;
+        Plan::of(self).with_layers(layers)
     }
 
     /// Adds a new layer. `ceiling` gets the bytes that the bits of all layers take and would take
@@ -359,22 +314,22 @@ impl Filter {
         }
         let next = |capacity| match self.family {
             Tag::RedisBloom(family) => {
-                family.layer(capacity, self.newest.error_rate() * redisbloom::LAYER_RATE_RATIO)
+                family.layer(capacity, self.newest.error_rate * redisbloom::LAYER_RATE_RATIO)
             }
-            Tag::Valkey => {
+            Tag::Valkey(()) => {
                 let rate = self.valkey().layer_rate(self.error_rate, self.layers().len())?;
                 Valkey::layer(capacity, rate)
             }
             Tag::Native | Tag::Guava => None,
         };
-        let plan = self.newest.capacity().checked_mul(factor.into()).and_then(next);
+        let plan = self.newest.capacity.checked_mul(factor.into()).and_then(next);
         let plan = plan.filter(|plan| plan.capacity <= MAX_CAPACITY);
         let words = plan.map_or(u64::MAX, |plan| plan.shape.words());
         let present = self.bit_bytes();
         let wanted = words.saturating_mul(8).saturating_add(present);
         Demand { present, wanted }.check(ceiling)?;
         let mut layer = plan.ok_or(NOT_ADDRESSABLE)?.empty()?;
-        layer.start_after(&self.newest);
+        layer.set_start(self.newest.end());
         let older = &mut self.extra.get_or_insert_default().older;
         let bytes = older.len().saturating_mul(size_of::<Layer>()) as u64;
         older.try_reserve(1).map_err(|_| Error::OutOfMemory(bytes))?;
@@ -391,6 +346,24 @@ impl Filter {
         let params = self.params();
         let empty = Self::new(&Params { capacity: 1, shard: None, ..params }, u64::MAX)?.newest;
         Paged::above(|| std::mem::replace(&mut self.newest, empty), &params)
+    }
+
+    /// The share of set bits over all layers, and the rate of all layers together.
+    pub fn estimate(&self) -> Estimate {
+        let (mut set, mut all, mut absent) = (0.0, 0.0, 1.0);
+        for (layer, estimate) in self.estimate_layers() {
+            let words = layer.bits().words().len() as f64;
+            set += estimate.fill * words;
+            all += words;
+            absent *= 1.0 - estimate.error_rate;
+        }
+        Estimate { fill: set / all, error_rate: 1.0 - absent }
+    }
+
+    /// Estimates each layer, oldest first.
+    pub fn estimate_layers(&self) -> impl Iterator<Item = (&Layer, Estimate)> {
+        let each = (SAMPLE_WORDS / self.layers().len()).max(1);
+        self.layers().map(move |layer| (layer, layer.sample(each)))
     }
 }
 
@@ -414,8 +387,7 @@ impl Plan {
         self.bit_bytes().saturating_add(Filter::struct_bytes(self.family.tag(), shapes))
     }
 
-    /// Makes a filter of this plan with all bits clear, for a decoder to fill. Call [`Self::check`]
-    /// first.
+    /// Makes a filter of this plan, which was checked, with all bits clear.
     ///
     /// # Errors
     /// `Error::Ceiling` if the bits take more than `ceiling` bytes, `Error::OutOfMemory`.
@@ -444,22 +416,20 @@ impl Plan {
         self.with_layers(layers)
     }
 
-    /// The filter of this plan, of layers that follow it, oldest first.
-    ///
-    /// # Errors
-    /// `Error::Layers` if there are none.
+    /// The filter of this plan, of layers that follow it, oldest first. `Error::Layers` if there
+    /// are none.
     pub fn with_layers(&self, mut layers: Vec<Layer>) -> Result<Filter, Error> {
-        let mut below: Option<&Layer> = None;
+        let mut start = Start::default();
         for layer in &mut layers {
-            if let Some(below) = below {
-                layer.start_after(below);
-            }
-            below = Some(layer);
+            layer.set_start(start);
+            start = layer.end();
         }
         let newest = layers.pop().ok_or(Error::Layers)?;
         layers.shrink_to_fit();
         let &Self { family, seed, error_rate, expansion, shard, .. } = self;
-        let extra = Extra::boxed(layers, family, shard);
+        let valkey = if let Family::Valkey(valkey) = family { Some(valkey) } else { None };
+        let some = !layers.is_empty() || valkey.is_some() || shard.is_some();
+        let extra = some.then(|| Box::new(Extra { older: layers, valkey, shard }));
         Ok(Filter { seed, error_rate, newest, extra, expansion, family: family.tag() })
     }
 }

@@ -5,9 +5,8 @@
 //! the configuration file or to the registered default. A setting may have two names. So a default
 //! is ignored at that time: it must not override the value of the other name.
 //!
-//! Every value is kept as 64 bits and goes to and from the server as text. The server also
-//! has numeric settings, but it refuses or wraps some numbers before it asks the module, and
-//! versions differ in which.
+//! Every value is 64 bits here and text for the server. Of numeric settings the server refuses or
+//! wraps some numbers before it asks the module, and versions differ in which.
 
 use std::{
     ffi::{CStr, CString, c_char, c_int, c_void},
@@ -15,9 +14,11 @@ use std::{
     sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, Ordering::Relaxed},
 };
 
+use Role::{Alias, Cuckoo, Own, Unused};
+
 use super::{
-    api::{Context, OwnedStr, Str, free_string, raw},
-    panic_guard::guarded,
+    api::{Context, ERR, OK, OwnedStr, Str, free_string, raw},
+    guarded,
 };
 use crate::{
     command::number,
@@ -34,14 +35,6 @@ pub(crate) static MISSING_KEY_ERROR: Setting = Setting::new(SWITCH, 0);
 pub(crate) static LAYOUT: Setting = Setting::new(Kind::Choice(["native", "redisbloom"]), 0);
 const SWITCH: Kind = Kind::Choice(["no", "yes"]);
 const CUCKOO: Kind = Kind::Integer(0, i64::MAX as u64);
-
-/// Every setting of ours with its value, for the log.
-pub(crate) fn shown() -> String {
-    let own = NAMES.iter().filter(|name| name.role == Role::Own);
-    own.map(|name| format!("{} {}", name.shown(), name.setting.text()))
-        .collect::<Vec<_>>()
-        .join(", ")
-}
 
 /// The values of settings that have no effect here. Each has the default of RedisBloom or
 /// valkey-bloom, so that CONFIG REWRITE writes the same lines as with that module.
@@ -60,24 +53,24 @@ static UNUSED: [Setting; 8] = [
 /// of one setting, our name wins, because it comes later. Exception: a line that states the default
 /// is ignored, because the server also sets the default for a missing line.
 static NAMES: [Name; 18] = [
-    Name { name: c"bloom-fp-rate", role: Role::Alias, setting: &ERROR_RATE },
-    Name { name: c"bloom-capacity", role: Role::Alias, setting: &INITIAL_SIZE },
-    Name { name: c"bloom-expansion", role: Role::Alias, setting: &EXPANSION_FACTOR },
-    Name { name: c"bloom-memory-usage-limit", role: Role::Alias, setting: &MAX_FILTER_BYTES },
-    Name { name: c"error-rate", role: Role::Own, setting: &ERROR_RATE },
-    Name { name: c"initial-size", role: Role::Own, setting: &INITIAL_SIZE },
-    Name { name: c"expansion-factor", role: Role::Own, setting: &EXPANSION_FACTOR },
-    Name { name: c"max-filter-bytes", role: Role::Own, setting: &MAX_FILTER_BYTES },
-    Name { name: c"missing-key-error", role: Role::Own, setting: &MISSING_KEY_ERROR },
-    Name { name: c"layout", role: Role::Own, setting: &LAYOUT },
-    Name { name: c"bloom-tightening-ratio", role: Role::Unused, setting: &UNUSED[0] },
-    Name { name: c"bloom-use-random-seed", role: Role::Unused, setting: &UNUSED[1] },
-    Name { name: c"bloom-defrag-enabled", role: Role::Unused, setting: &UNUSED[2] },
-    Name { name: c"cf-bucket-size", role: Role::Cuckoo, setting: &UNUSED[3] },
-    Name { name: c"cf-initial-size", role: Role::Cuckoo, setting: &UNUSED[4] },
-    Name { name: c"cf-max-iterations", role: Role::Cuckoo, setting: &UNUSED[5] },
-    Name { name: c"cf-expansion-factor", role: Role::Cuckoo, setting: &UNUSED[6] },
-    Name { name: c"cf-max-expansions", role: Role::Cuckoo, setting: &UNUSED[7] },
+    Name { name: c"bloom-fp-rate", role: Alias, setting: &ERROR_RATE },
+    Name { name: c"bloom-capacity", role: Alias, setting: &INITIAL_SIZE },
+    Name { name: c"bloom-expansion", role: Alias, setting: &EXPANSION_FACTOR },
+    Name { name: c"bloom-memory-usage-limit", role: Alias, setting: &MAX_FILTER_BYTES },
+    Name { name: c"error-rate", role: Own, setting: &ERROR_RATE },
+    Name { name: c"initial-size", role: Own, setting: &INITIAL_SIZE },
+    Name { name: c"expansion-factor", role: Own, setting: &EXPANSION_FACTOR },
+    Name { name: c"max-filter-bytes", role: Own, setting: &MAX_FILTER_BYTES },
+    Name { name: c"missing-key-error", role: Own, setting: &MISSING_KEY_ERROR },
+    Name { name: c"layout", role: Own, setting: &LAYOUT },
+    Name { name: c"bloom-tightening-ratio", role: Unused, setting: &UNUSED[0] },
+    Name { name: c"bloom-use-random-seed", role: Unused, setting: &UNUSED[1] },
+    Name { name: c"bloom-defrag-enabled", role: Unused, setting: &UNUSED[2] },
+    Name { name: c"cf-bucket-size", role: Cuckoo, setting: &UNUSED[3] },
+    Name { name: c"cf-initial-size", role: Cuckoo, setting: &UNUSED[4] },
+    Name { name: c"cf-max-iterations", role: Cuckoo, setting: &UNUSED[5] },
+    Name { name: c"cf-expansion-factor", role: Cuckoo, setting: &UNUSED[6] },
+    Name { name: c"cf-max-expansions", role: Cuckoo, setting: &UNUSED[7] },
 ];
 
 /// A name that the server knows a setting by.
@@ -97,6 +90,13 @@ enum Role {
     Unused,
     /// A setting of RedisBloom's cuckoo filters. Its name never gets a prefix.
     Cuckoo,
+}
+
+/// Every setting of ours with its value, for the log.
+pub(crate) fn shown() -> String {
+    let own = NAMES.iter().filter(|name| name.role == Own);
+    let shown = own.map(|name| format!("{} {}", name.shown(), name.setting.text()));
+    shown.collect::<Vec<_>>().join(", ")
 }
 
 /// A setting. The server reads and sets settings in its main thread alone.
@@ -149,10 +149,9 @@ impl Setting {
                 return Err(format!("{name} must be in the range (0.000000, 1.000000)"));
             }
             Kind::Choice([no, yes]) => {
-                let chosen =
-                    [no, yes].iter().position(|word| text.eq_ignore_ascii_case(word.as_bytes()));
+                let is = |word: &str| text.eq_ignore_ascii_case(word.as_bytes());
                 let unknown = || format!("{name} must be '{yes}' or '{no}'");
-                return chosen.map(|place| place as u64).ok_or_else(unknown);
+                return if is(no) || is(yes) { Ok(is(yes).into()) } else { Err(unknown()) };
             }
             Kind::Integer(min, max) => (min, max, number::integer::<i128>(text)),
             Kind::Bytes => (0, i64::MAX.unsigned_abs(), bytes(text)),
@@ -164,8 +163,7 @@ impl Setting {
     }
 }
 
-/// A number of bytes, perhaps with one of the server's units: `k` is 1,000 and `kb` 1,024, and so
-/// on.
+/// A number of bytes, perhaps with one of the server's units.
 fn bytes(text: &[u8]) -> Option<i128> {
     let digits = text.iter().take_while(|byte| byte.is_ascii_digit()).count();
     let (digits, unit) = text.split_at_checked(digits)?;
@@ -188,15 +186,14 @@ static UNPREFIXED: AtomicBool = AtomicBool::new(false);
 static FILE_APPLIED: AtomicBool = AtomicBool::new(false);
 
 /// Takes the load arguments as defaults, then registers every name and lets the server set each.
-/// The error is a line for the log.
 pub(crate) fn register(ctx: Context, arguments: &[Str], unprefixed: bool) -> Result<(), String> {
     take_arguments(ctx, arguments)?;
     UNPREFIXED.store(unprefixed, Relaxed);
     for name in &NAMES {
         let fits = match name.role {
-            Role::Own => true,
-            Role::Alias | Role::Unused => !unprefixed,
-            Role::Cuckoo => unprefixed,
+            Own => true,
+            Alias | Unused => !unprefixed,
+            Cuckoo => unprefixed,
         };
         if fits && !name.register(ctx) {
             return Err(format!("the server refuses the setting {}", name.shown()));
@@ -209,9 +206,7 @@ pub(crate) fn register(ctx: Context, arguments: &[Str], unprefixed: bool) -> Res
     Ok(())
 }
 
-/// Takes the load arguments, pairs of a name and a value, as RedisBloom has them (`ERROR_RATE`). An
-/// unknown name is refused: a server with a setting that has no effect is worse than one that does
-/// not start.
+/// Takes the load arguments, pairs of a name and a value, as RedisBloom has them (`ERROR_RATE`).
 fn take_arguments(ctx: Context, arguments: &[Str]) -> Result<(), String> {
     // Tools that template the line leave an empty argument where they have none.
     let arguments = match arguments {
@@ -224,15 +219,15 @@ fn take_arguments(ctx: Context, arguments: &[Str]) -> Result<(), String> {
         let value = words.next().ok_or_else(|| format!("load argument {given} has no value"))?;
         let plain = given.to_ascii_lowercase().replace('_', "-");
         let plain = plain.strip_prefix("bf-").unwrap_or(&plain);
-        let mut names = NAMES.iter().filter(|name| matches!(name.role, Role::Own | Role::Cuckoo));
+        let mut names = NAMES.iter().filter(|name| matches!(name.role, Own | Cuckoo));
         let Some(name) = names.find(|name| name.name.to_bytes() == plain.as_bytes()) else {
             return Err(format!("load argument {given} is not known"));
         };
-        let value = name.setting.read(value, &given);
-        let value = value.map_err(|why| format!("bad load argument: {why}"))?;
+        let refused = |why| format!("bad load argument: {why}");
+        let value = name.setting.read(value, &given).map_err(refused)?;
         name.setting.default.store(value, Relaxed);
         name.setting.bits.store(value, Relaxed);
-        if name.role == Role::Cuckoo {
+        if name.role == Cuckoo {
             ctx.warn(&format!("load argument {given} has no effect here"));
         }
     }
@@ -242,23 +237,21 @@ fn take_arguments(ctx: Context, arguments: &[Str]) -> Result<(), String> {
 impl Name {
     /// As the operator writes it.
     fn shown(&self) -> String {
-        if self.role == Role::Cuckoo {
-            return self.name.to_string_lossy().into_owned();
-        }
+        let name = self.name.to_string_lossy();
         let join = if UNPREFIXED.load(Relaxed) { '-' } else { '.' };
-        format!("bf{join}{}", self.name.to_string_lossy())
+        if self.role == Cuckoo { name.into_owned() } else { format!("bf{join}{name}") }
     }
 
     /// Registers it with the default of its setting; false if the server refuses.
     fn register(&'static self, ctx: Context) -> bool {
+        let shown = CString::new(self.shown()).unwrap_or_default();
         let (name, flags) = match UNPREFIXED.load(Relaxed) {
-            true => (self.shown(), raw::REDISMODULE_CONFIG_UNPREFIXED),
-            false => (self.name.to_string_lossy().into_owned(), raw::REDISMODULE_CONFIG_DEFAULT),
+            true => (shown.as_c_str(), raw::REDISMODULE_CONFIG_UNPREFIXED),
+            false => (self.name, raw::REDISMODULE_CONFIG_DEFAULT),
         };
-        let hidden = if self.role == Role::Cuckoo { raw::REDISMODULE_CONFIG_HIDDEN } else { 0 };
-        let name = CString::new(name).unwrap_or_default();
+        let hidden = if self.role == Cuckoo { raw::REDISMODULE_CONFIG_HIDDEN } else { 0 };
         let default = CString::new(self.setting.text()).unwrap_or_default();
-        ctx.register_setting(&name, &default, flags | hidden, Some(get), Some(set), self)
+        ctx.register_setting(name, &default, flags | hidden, Some(get), Some(set), self)
     }
 
     /// Sets the value. After an error, which says why the text is refused, the value is unchanged.
@@ -270,7 +263,7 @@ impl Name {
             return Ok(());
         }
         setting.bits.store(new, Relaxed);
-        if matches!(self.role, Role::Unused | Role::Cuckoo) {
+        if matches!(self.role, Unused | Cuckoo) {
             Context::none().warn(&format!("bf: the setting {name} has no effect here"));
         }
         Ok(())
@@ -281,10 +274,10 @@ impl Name {
 static LENT: AtomicPtr<raw::RedisModuleString> = AtomicPtr::new(null_mut());
 
 unsafe extern "C" fn get(_: *const c_char, private: *mut c_void) -> *mut raw::RedisModuleString {
-    guarded("config get", null_mut(), || {
+    guarded(c"config get", null_mut(), || {
         // SAFETY: `Name::register` handed this pointer to the server; the names are static.
         let text = unsafe { &*private.cast::<Name>() }.setting.text();
-        let text = OwnedStr::new(text.as_bytes()).map_or(null_mut(), OwnedStr::into_ptr);
+        let text = OwnedStr::new(text.as_bytes()).into_ptr();
         free_string(LENT.swap(text, Relaxed));
         text
     })
@@ -296,19 +289,13 @@ unsafe extern "C" fn set(
     private: *mut c_void,
     error: *mut *mut raw::RedisModuleString,
 ) -> c_int {
-    guarded("config set", raw::REDISMODULE_ERR as c_int, || {
+    guarded(c"config set", ERR, || {
         // SAFETY: the server's own string, for this call.
         let value = unsafe { Str::new(value) };
         // SAFETY: as in `get`.
-        let Err(why) = unsafe { &*private.cast::<Name>() }.set(value.bytes()) else {
-            return raw::REDISMODULE_OK as c_int;
-        };
-        if let Some(why) = OwnedStr::new(why.as_bytes())
-            && !error.is_null()
-        {
-            // SAFETY: the server passes a place for the text, which it then owns.
-            unsafe { *error = why.into_ptr() };
-        }
-        raw::REDISMODULE_ERR as c_int
+        let Err(why) = unsafe { &*private.cast::<Name>() }.set(value.bytes()) else { return OK };
+        // SAFETY: the server passes a place for the text, which it then owns.
+        unsafe { *error = OwnedStr::new(why.as_bytes()).into_ptr() };
+        ERR
     })
 }

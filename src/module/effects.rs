@@ -1,7 +1,7 @@
 //! Announces changes. Replicates them (to replicas and the AOF), signals the key (for WATCH and
 //! client-side caches) and publishes keyspace events, in this order. A subscriber may be another
-//! module that writes or deletes the key immediately. Its writes must follow the announced change,
-//! also on replicas. So no filter and no key may be in use when a function of this file is called.
+//! module that writes or deletes the key immediately. Its writes must follow the change, also on
+//! replicas. So no filter and no key may be in use when a function of this file is called.
 //!
 //! Effects are replicated, not commands: "Replication" in `docs/internals/design.md`.
 
@@ -25,6 +25,8 @@ pub(crate) enum Items<'a> {
 }
 
 impl Items<'_> {
+    pub(crate) const NONE: Self = Self::Listed(Vec::new());
+
     fn is_empty(&self) -> bool {
         match self {
             Self::All => false,
@@ -102,38 +104,34 @@ pub(crate) fn replicate_shift(ctx: Context, key: Str, shift: Shift) {
 /// Announces a shift without additions, made here or by a primary or an AOF.
 pub(crate) fn shifted(ctx: Context, key: Str, shift: Shift) {
     let growth = Growth { shift: Some(shift), ..Growth::default() };
-    announce(ctx, key, None, &Items::Listed(Vec::new()), growth);
+    announce(ctx, key, None, &Items::NONE, growth);
 }
 
 /// Replicates a new filter and its first items. The command is never replicated unchanged, because
 /// the seed is not in it.
 #[cold]
 fn replicate_creation(ctx: Context, key: Str, created: &Creation, items: &Items, growth: Growth) {
-    let (rate, capacity) =
-        (number::shortest(created.params.error_rate), created.params.capacity.to_string());
-    let options = created.words();
+    let rate = number::shortest(created.params.error_rate);
+    let capacity = created.params.capacity.to_string();
+    let (rate, capacity, options) = (rate.as_bytes(), capacity.as_bytes(), created.words());
     let options = options.iter().map(Vec::as_slice);
     let valkeys = matches!(created.family, Family::Valkey(_));
     if (items.is_empty() || created.window.is_some()) && !valkeys {
-        let words = [rate.as_bytes(), capacity.as_bytes()].into_iter().chain(options);
+        let words = [rate, capacity].into_iter().chain(options);
         ctx.replicate(c"BF.RESERVE", key, &owned(words), &[]);
         // A window gets the time of its first generation by a shift, before its first items.
         return replicate_additions(ctx, key, items, growth);
     }
-    let head = [b"ERROR", rate.as_bytes(), b"CAPACITY", capacity.as_bytes()];
-    let mut words: Vec<&[u8]> = head.into_iter().chain(options).collect();
-    let (command, listed) = match items {
+    let head = [b"ERROR", rate, b"CAPACITY", capacity].into_iter().chain(options);
+    match items {
         Items::Listed(items) if !items.is_empty() => {
-            words.push(b"ITEMS");
-            (c"BF.INSERT", items.as_slice())
+            ctx.replicate(c"BF.INSERT", key, &owned(head.chain([&b"ITEMS"[..]])), items);
         }
         Items::Packed(blob) if !blob.is_empty() => {
-            words.extend([b"LENGTHS".as_slice(), blob]);
-            (c"BF.BULKADD", &[][..])
+            ctx.replicate(c"BF.BULKADD", key, &owned(head.chain([b"LENGTHS", &blob[..]])), &[]);
         }
-        _ => (c"BF.INSERT", &[][..]),
-    };
-    ctx.replicate(command, key, &owned(words), listed);
+        _ => ctx.replicate(c"BF.INSERT", key, &owned(head), &[]),
+    }
 }
 
 /// Publishes how the filter changed, and counts filters that became full.
@@ -162,8 +160,7 @@ pub(crate) fn deleted(ctx: Context, key: Str, items: &Items) {
     ctx.notify(c"bloom.del", key);
 }
 
-/// Announces a filter that BF.MERGE changed or `created`. Replicates the command unchanged, because
-/// replicas hold the same sources at this point.
+/// Announces a filter that BF.MERGE changed or `created`.
 pub(crate) fn merged(ctx: Context, key: Str, created: bool, growth: Growth) {
     ctx.replicate_verbatim();
     ctx.signal_modified(key);
@@ -174,8 +171,7 @@ pub(crate) fn merged(ctx: Context, key: Str, created: bool, growth: Growth) {
     publish_growth(ctx, key, growth);
 }
 
-/// Announces a restored filter, or a chunk of one (BF.LOADCHUNK). Publishes an event only if the
-/// filter is `complete`.
+/// Announces a filter that was loaded, or a chunk of one that is not yet `complete`.
 pub(crate) fn loaded(ctx: Context, key: Str, complete: bool) {
     ctx.replicate_verbatim();
     ctx.signal_modified(key);
@@ -184,22 +180,17 @@ pub(crate) fn loaded(ctx: Context, key: Str, complete: bool) {
     }
 }
 
-/// Announces what this server did itself. `deleted` is whether it deleted a filter. `begun` is the
-/// iterator and the header of the load that it began, if it began one.
-pub(crate) fn placeholder(ctx: Context, key: Str, deleted: bool, begun: Option<(i64, Vec<u8>)>) {
-    let changed = deleted || begun.is_some();
+/// Announces a load that this server began itself, with this iterator and header. `deleted` is
+/// whether it deleted a filter before.
+pub(crate) fn placeholder(ctx: Context, key: Str, deleted: bool, iterator: i64, header: &[u8]) {
     if deleted {
         ctx.replicate(c"DEL", key, &[], &[]);
     }
-    if let Some((iterator, header)) = begun {
-        let iterator = iterator.to_string();
-        ctx.replicate(c"BF.LOADCHUNK", key, &owned([iterator.as_bytes(), &header]), &[]);
-    }
-    if changed {
-        ctx.signal_modified(key);
-    }
+    let iterator = iterator.to_string();
+    ctx.replicate(c"BF.LOADCHUNK", key, &owned([iterator.as_bytes(), header]), &[]);
+    ctx.signal_modified(key);
 }
 
 fn owned<'a>(words: impl IntoIterator<Item = &'a [u8]>) -> Vec<OwnedStr> {
-    words.into_iter().filter_map(OwnedStr::new).collect()
+    words.into_iter().map(OwnedStr::new).collect()
 }

@@ -4,8 +4,6 @@
 //!
 //! Under `noeviction`, what is left of `maxmemory` is a bound of its own, because the server judges
 //! a command's memory before the command runs. Other policies make room.
-//!
-//! The server's settings are read at load and when it says that its configuration changed.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 
@@ -25,25 +23,21 @@ static EVICTS: AtomicBool = AtomicBool::new(false);
 /// Bytes of memory of the machine or the container.
 static MACHINE: AtomicU64 = AtomicU64::new(u64::MAX);
 
-/// The most bytes of bits of a stored filter: what a process can address, on any machine in use. A
-/// filter that announces more is forged.
+/// The most bytes of bits of a stored filter: what a process can address. More is forged.
 pub(crate) const ADDRESSABLE: u64 = 1 << 48;
 
 /// The most bytes of bits that a filter with this demand may take.
 pub(crate) fn ceiling(ctx: Context, demand: Demand) -> u64 {
-    // On a read-only replica no command is a client's, not even one that a script or another module
-    // calls for the primary.
+    // On a read-only replica, a script or another module also acts for the primary.
     if ctx.is_replayed_or(raw::REDISMODULE_CTX_FLAGS_READONLY) {
         return u64::MAX;
     }
     let maxmemory = MAXMEMORY.load(Relaxed);
-    let left = if maxmemory == 0 || EVICTS.load(Relaxed) {
-        u64::MAX
-    } else {
-        let share = (1.0 - f64::from(used_memory_ratio())).max(0.0);
-        demand.present.saturating_add((maxmemory as f64 * share) as u64)
-    };
-    of_settings().min(left)
+    if maxmemory == 0 || EVICTS.load(Relaxed) {
+        return of_settings();
+    }
+    let share = (1.0 - f64::from(used_memory_ratio())).max(0.0);
+    of_settings().min(demand.present.saturating_add((maxmemory as f64 * share) as u64))
 }
 
 /// The most bytes of bits of a new filter.
@@ -75,7 +69,7 @@ pub(crate) fn explained(error: impl Into<codec::Error>) -> String {
     )
 }
 
-/// Reads the server's settings.
+/// Reads the server's settings: at load, and when the server says that they changed.
 pub(crate) fn read(ctx: Context) {
     let number = |field| ctx.info(c"memory", field)?.parse().ok();
     MAXMEMORY.store(number(c"maxmemory").unwrap_or(0), Relaxed);
@@ -87,8 +81,7 @@ pub(crate) fn read(ctx: Context) {
 
 /// What the control group of this process may use, `u64::MAX` for no bound.
 fn container() -> u64 {
-    // Inside a container these are its own; version 2 says "max" and version 1 a number near 2^63
-    // for no bound.
+    // Without a bound, version 2 says "max" and version 1 a number near 2^63.
     ["/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"]
         .iter()
         .filter_map(|path| std::fs::read_to_string(path).ok()?.trim().parse().ok())
@@ -98,8 +91,7 @@ fn container() -> u64 {
 
 /// Whether no item may be refused: the command is replayed, or this server is a replica. Only the
 /// second test recognizes a full sync, which has no client, and what a script or another module
-/// calls for a primary. It also exempts commands that clients send to a writable replica, although
-/// these are not replayed.
+/// calls for a primary. It also exempts clients of a writable replica.
 pub(crate) fn must_obey(ctx: Context) -> bool {
     ctx.is_replayed_or(raw::REDISMODULE_CTX_FLAGS_SLAVE)
 }

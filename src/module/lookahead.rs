@@ -4,10 +4,9 @@
 //! some 300 instructions: time enough for memory to answer. So the module remembers the last filter
 //! that is too large for the processor's caches, by the name of its key.
 //!
-//! By now the name may lead to another filter, or to none. That is harmless: a prefetched address
-//! is never read, and the hash is used only if the filter's seed and block address are the
-//! remembered ones. A wrong guess costs only time, so the length and the end of the name are
-//! enough.
+//! By now the name may lead to another filter, or to none. A prefetched address is never read, and
+//! the hash is used only if the filter's seed and block address are the remembered ones. So a wrong
+//! guess costs only time, and the length and the end of the name are enough.
 
 use std::cell::Cell;
 
@@ -16,26 +15,22 @@ use crate::filter::{Filter, Hash, PrefetchHint};
 /// The last filter of a single command that gains by a prefetch.
 static LAST: Memory = Memory(Cell::new(None));
 
-struct Memory(Cell<Option<Remembered>>);
+struct Memory(Cell<Option<(End, PrefetchHint)>>);
 
 // SAFETY: `LAST` is the only value, and only commands use it. The server runs commands one at a
 // time: in its main thread, or in a thread that holds the server's lock.
 unsafe impl Sync for Memory {}
 
-#[derive(Clone, Copy)]
-struct Remembered {
-    name: (usize, u64),
-    hint: PrefetchHint,
-}
-
 /// Length and last eight bytes of a name. Names that share both count as the same name.
+type End = (usize, u64);
+
 #[inline]
-fn end_of(name: &[u8]) -> (usize, u64) {
+fn end_of(name: &[u8]) -> End {
     let short = || name.iter().fold(0, |bytes, &byte| bytes << 8 | u64::from(byte));
     (name.len(), name.last_chunk().map_or_else(short, |end| u64::from_le_bytes(*end)))
 }
 
-/// An item of a command, before the filter is known.
+/// The item of a command, before its filter is known.
 pub(crate) struct Lookahead<'a> {
     name: &'a [u8],
     item: &'a [u8],
@@ -47,21 +42,21 @@ impl<'a> Lookahead<'a> {
     /// Prefetches the item's cache lines, if the name is remembered.
     #[inline]
     pub(crate) fn new(name: &'a [u8], item: &'a [u8]) -> Self {
-        let last = LAST.0.get().filter(|last| last.name == end_of(name));
-        Self { name, item, hashed: last.map(|last| (last.hint, last.hint.hash(item))) }
+        let last = LAST.0.get().filter(|(end, _)| *end == end_of(name));
+        Self { name, item, hashed: last.map(|(_, hint)| (hint, hint.hash(item))) }
     }
 
     /// The item's hash in the filter that the name led to.
     #[inline(always)]
     pub(crate) fn hash(self, filter: &Filter) -> Hash {
-        match self.hashed {
-            Some((hint, hash)) if hint.fits(filter) => return hash,
-            hashed => {
-                let hint = PrefetchHint::of(filter);
-                if hashed.is_some() || hint.is_some() {
-                    remember(self.name, hint);
-                }
-            }
+        if let Some((hint, hash)) = self.hashed
+            && hint.fits(filter)
+        {
+            return hash;
+        }
+        let hint = PrefetchHint::of(filter);
+        if self.hashed.is_some() || hint.is_some() {
+            remember(self.name, hint);
         }
         filter.hash(self.item)
     }
@@ -69,5 +64,5 @@ impl<'a> Lookahead<'a> {
 
 #[inline(never)] // Most commands find their filter remembered, or one not worth remembering.
 fn remember(name: &[u8], hint: Option<PrefetchHint>) {
-    LAST.0.set(hint.map(|hint| Remembered { name: end_of(name), hint }));
+    LAST.0.set(hint.map(|hint| (end_of(name), hint)));
 }

@@ -1,22 +1,14 @@
-//! Everything that needs a server.
+//! Everything that needs a server. This file loads the module and catches panics.
 //!
 //! ```text
-//!   server ─▶ panic_guard ─▶ commands ─▶ value ─▶ filter
-//!                  │            ├─▶ command     options, numbers, error texts (crate::command)
-//!                  │            ├─▶ lookahead   prefetches an item's block before the key lookup
-//!                  │            ├─▶ limit       how many bytes one filter may take
-//!                  │            ├─▶ config      settings
-//!                  │            ├─▶ effects     replication, key signals, keyspace events
-//!                  │            ├─▶ sweeps      removes what windows forgot, between commands
-//!                  │            ├─▶ unapplied   replicated changes that could not be made
-//!                  │            └─▶ stats       counters and totals for INFO
-//!                  └─▶ value::data_type ─▶ value::{rdb, aof} ─▶ codec
-//!                                      └─▶ value::defrag
-//!   api          the server's functions, wrapped
-//!   alloc        the server's allocator
+//!   server ─▶ commands ─▶ value ─▶ filter
+//!      │          ├─▶ limit, config         what clients may do, and the defaults
+//!      │          ├─▶ effects, unapplied    what replicas, the AOF and subscribers learn
+//!      │          └─▶ lookahead, sweeps, stats
+//!      └─▶ value::{data_type, defrag} ─▶ codec
 //! ```
 //!
-//! This file loads the module.
+//! `api` wraps the server's functions, `alloc` its allocator.
 
 mod alloc;
 mod api;
@@ -25,21 +17,22 @@ mod config;
 mod effects;
 mod limit;
 mod lookahead;
-mod panic_guard;
 mod stats;
 mod sweeps;
 mod unapplied;
 mod value;
 
-use std::ffi::{c_int, c_void};
+use std::{
+    ffi::{CStr, c_int, c_void},
+    panic::{AssertUnwindSafe, catch_unwind},
+};
 
-use api::{Context, Str, raw};
-use panic_guard::guarded;
+use api::{Context, ERR, OK, Str, raw};
 
 use crate::filter;
 
 /// What MODULE LIST shows. Clients and tools search for this name.
-const NAME: &std::ffi::CStr = c"bf";
+const NAME: &CStr = c"bf";
 
 /// Why the server has refused the module's name. The server itself does not say why.
 const NAME_TAKEN: &str = "bf: not loaded: a module of the name 'bf' is loaded already: this \
@@ -52,12 +45,9 @@ const VERSION: c_int = part(env!("CARGO_PKG_VERSION_MAJOR")) * 10_000
     + part(env!("CARGO_PKG_VERSION_MINOR")) * 100
     + part(env!("CARGO_PKG_VERSION_PATCH"));
 
-/// A module option that the bindings lack. Valkey 9 migrates slots atomically only if every module
-/// has it.
+/// Valkey 9 migrates slots atomically only if every module has this option.
 const HANDLE_ATOMIC_SLOT_MIGRATION: u32 = 1 << 5;
 
-/// The entry point of the module.
-///
 /// # Safety
 /// Only the server calls this, once, with a live context and `argc` strings at `argv`.
 #[unsafe(no_mangle)]
@@ -66,37 +56,28 @@ pub unsafe extern "C" fn RedisModule_OnLoad(
     argv: *mut *mut raw::RedisModuleString,
     argc: c_int,
 ) -> c_int {
+    let api_version = raw::REDISMODULE_APIVER_1 as c_int;
     // This fills the table of server functions, including the allocator, so it precedes every
     // allocation. SAFETY: `ctx` is the server's own context.
-    let filled = unsafe {
-        raw::Export_RedisModule_Init(
-            ctx,
-            NAME.as_ptr(),
-            VERSION,
-            raw::REDISMODULE_APIVER_1 as c_int,
-        )
-    };
-    if filled != raw::REDISMODULE_OK as c_int {
+    let filled = unsafe { raw::Export_RedisModule_Init(ctx, NAME.as_ptr(), VERSION, api_version) };
+    if filled != OK {
         // The table is filled all the same: only the name was refused.
-        guarded("load", (), || Context::none().warn(NAME_TAKEN));
-        return raw::REDISMODULE_ERR as c_int;
+        guarded(c"load", (), || Context::none().warn(NAME_TAKEN));
+        return ERR;
     }
-    guarded("load", raw::REDISMODULE_ERR as c_int, || {
+    guarded(c"load", ERR, || {
         // SAFETY: `ctx` is the server's own context, alive until this function returns.
         let ctx = unsafe { Context::new(ctx) };
         let arguments: &[Str] = match usize::try_from(argc) {
-            Ok(count) if count > 0 && !argv.is_null() => {
-                // SAFETY: `argv` has `count` live strings, and `Str` is transparent over a pointer
-                // to one.
-                unsafe { std::slice::from_raw_parts(argv.cast(), count) }
-            }
+            // SAFETY: `argv` has so many live strings. `Str` is transparent over a pointer to one.
+            Ok(count @ 1..) => unsafe { std::slice::from_raw_parts(argv.cast(), count) },
             _ => &[],
         };
         match load(ctx, arguments) {
-            Ok(()) => raw::REDISMODULE_OK as c_int,
+            Ok(()) => OK,
             Err(why) => {
                 ctx.warn(&format!("not loaded: {why}"));
-                raw::REDISMODULE_ERR as c_int
+                ERR
             }
         }
     })
@@ -106,7 +87,6 @@ fn load(ctx: Context, arguments: &[Str]) -> Result<(), String> {
     if api::is_too_old() {
         return Err("this server is too old: Redis 7.0 or later, or Valkey, is needed".into());
     }
-    api::load_extra_functions();
     // HANDLE_IO_ERRORS: a damaged stream is a failed load, not a crash.
     // HANDLE_REPL_ASYNC_LOAD: a load shares no state with live keys, so replicas may serve reads.
     // NO_IMPLICIT_SIGNAL_MODIFIED: opening a key for writing does not mark it as modified.
@@ -160,7 +140,7 @@ unsafe extern "C" fn happened(
 ) {
     // SAFETY: the server's own context, for this call.
     let ctx = unsafe { Context::new(ctx) };
-    guarded("event", (), || match event.id {
+    guarded(c"event", (), || match event.id {
         raw::REDISMODULE_EVENT_CONFIG => limit::read(ctx),
         _ => unapplied::loading(what),
     });
@@ -170,5 +150,32 @@ const fn part(digits: &str) -> c_int {
     match c_int::from_str_radix(digits, 10) {
         Ok(number) => number,
         Err(_) => 0,
+    }
+}
+
+/// Runs the body of an entry. Every `extern "C"` function of this module does: a panic that reaches
+/// the server would abort the database. The lints of `lib.rs` forbid code that can panic; this is
+/// the second defence. A panic writes a line to the log and returns `fallback`.
+///
+/// In a child process of the server, a panic aborts the child, which writes a snapshot or a new
+/// AOF: with an incomplete filter in it, that file would replace the old one.
+#[inline]
+fn guarded<T>(entry: &CStr, fallback: T, body: impl FnOnce() -> T) -> T {
+    // A body that stops halfway leaves memory safe: it works on owned values and on filters, and
+    // every state of a filter is valid.
+    catch_unwind(AssertUnwindSafe(body)).unwrap_or_else(|_| {
+        report(entry);
+        fallback
+    })
+}
+
+#[cold]
+fn report(entry: &CStr) {
+    let (server, entry) = (Context::none(), entry.to_string_lossy());
+    server.warn(&format!(
+        "bf: a panic in {entry} was stopped; please report it with the lines above"
+    ));
+    if server.flags() & raw::REDISMODULE_CTX_FLAGS_IS_CHILD as c_int != 0 {
+        std::process::abort();
     }
 }

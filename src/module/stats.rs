@@ -1,8 +1,8 @@
 //! The module's section of INFO: counters since the start, and totals over all filters.
 //!
-//! A total is the difference of two sums: one over filters made, one over filters freed. Background
-//! threads free filters too; only the main thread makes and changes them. So the second sum needs
-//! atomic additions, and the first, on the hot path, only a load and a store.
+//! A total is the difference of two sums: over filters made, and over filters freed. Background
+//! threads free filters, too, so that sum needs atomic additions. Only the main thread adds to all
+//! other numbers, by a load and a store, which take less time.
 
 use std::{
     ffi::c_int,
@@ -11,13 +11,13 @@ use std::{
 
 use redis_module::raw::{self, Status, add_info_field_unsigned_long_long, add_info_section};
 
-use super::panic_guard::guarded;
+use super::guarded;
 use crate::{
     codec::native::Load,
     filter::{Filter, Layer, paged::Paged},
 };
 
-/// A sum modulo 2^64.
+/// A sum modulo 2^64, which only the main thread changes.
 pub(crate) struct Counter(AtomicU64);
 
 impl Counter {
@@ -25,55 +25,34 @@ impl Counter {
         Self(AtomicU64::new(0))
     }
 
-    /// Adds `count`. Only the main thread may call this.
     #[inline]
     pub(crate) fn add(&self, count: u64) {
         self.0.store(self.0.load(Relaxed).wrapping_add(count), Relaxed);
     }
 
-    /// The number now.
     pub(crate) fn get(&self) -> u64 {
         self.0.load(Relaxed)
     }
-
-    /// Adds `count`. Any thread may call this, if no thread calls [`Counter::add`].
-    fn add_shared(&self, count: u64) {
-        self.0.fetch_add(count, Relaxed);
-    }
 }
 
-/// Declares the counters, each with its field of INFO. `docs/reference/metrics.md` says what each
-/// counts. The names are stable: exporters read them.
+/// Declares the counters. The field of INFO is the name in small letters
+/// (`docs/reference/metrics.md`); exporters read it.
 macro_rules! counters {
-    ($($counter:ident: $field:literal;)+) => {
+    ($($counter:ident)+) => {
         $(pub(crate) static $counter: Counter = Counter::new();)+
-        const COUNTERS: &[(&str, &Counter)] = &[$(($field, &$counter)),+];
+        const COUNTERS: &[(&str, &Counter)] = &[$((stringify!($counter), &$counter)),+];
     };
 }
 
 counters! {
-    ADDS: "adds";
-    CHECKS: "checks";
-    POSITIVES: "positives";
-    MISSING: "missing";
-    LOADS: "loads";
-    REFUSED: "refused";
-    REFUSED_GROWTH: "refused_growth";
-    REFUSED_FULL: "refused_full";
-    SCALED: "scaled";
-    FILLED: "filled";
-    DELETES: "deletes";
-    UNDELETED: "undeleted";
-    MISROUTED: "misrouted";
-    UNAPPLIED: "unapplied";
-    SHIFTS: "shifts";
-    FORGOTTEN: "forgotten";
-    DEFRAG_HITS: "defrag_hits";
-    DEFRAG_MISSES: "defrag_misses";
+    ADDS CHECKS POSITIVES MISSING LOADS
+    REFUSED REFUSED_GROWTH REFUSED_FULL
+    SCALED FILLED DELETES UNDELETED MISROUTED UNAPPLIED
+    SHIFTS FORGOTTEN DEFRAG_HITS DEFRAG_MISSES
 }
 
-/// Numbers of filters that are summed, modulo 2^64, by their fields of INFO. Only forged counts
-/// exceed 2^64; the sums are correct again once the forged filters are freed.
+/// The fields of INFO that are sums over all filters, modulo 2^64. Only forged counts exceed 2^64;
+/// the sums are correct again once the forged filters are freed.
 const TOTALS: [&str; 6] = ["bytes", "filters", "layers", "items", "capacity", "windows"];
 const BYTES: usize = 0;
 const LAYERS: usize = 2;
@@ -83,7 +62,7 @@ const CAPACITY: usize = 4;
 /// Sums over all filters ever made, with their current numbers, or those when they were freed.
 static MADE: [Counter; 6] = [const { Counter::new() }; 6];
 /// Sums over all freed filters.
-static FREED: [Counter; 6] = [const { Counter::new() }; 6];
+static FREED: [AtomicU64; 6] = [const { AtomicU64::new(0) }; 6];
 
 /// What a filter adds to the sums.
 #[derive(Clone, Copy, Debug, Default)]
@@ -99,7 +78,8 @@ impl Share {
         let sum =
             |number: fn(&Layer) -> u64| filter.layers().map(number).fold(0, u64::wrapping_add);
         let layers = filter.layers().len() as u64;
-        Self([filter.bytes(), 1, layers, sum(Layer::counted), sum(Layer::capacity), 0])
+        let (items, capacity) = (sum(|layer| layer.counted), sum(|layer| layer.capacity));
+        Self([filter.bytes(), 1, layers, items, capacity, 0])
     }
 
     /// The share of a filter of pages. [`Paged::stack`] counts its layers.
@@ -115,12 +95,11 @@ impl Share {
 
     /// The share of a filter that BF.LOADCHUNK is filling, as far as chunks change it.
     pub(crate) fn of_part(load: &Load) -> Self {
-        let items = load.layered().map_or(0, |filter| filter.newest().counted());
+        let items = load.layered().map_or(0, |filter| filter.newest().counted);
         Self([load.bytes(), 1, 0, items, 0, 0])
     }
 
-    /// Counts the change of a filter that became larger. Returns how many layers the filter gained,
-    /// and counts them in `scaled`.
+    /// [`Self::changed`] of a filter that became larger. Returns how many layers it gained.
     pub(crate) fn grew(self, after: Self) -> u64 {
         self.changed(after);
         let layers = after.0[LAYERS].saturating_sub(self.0[LAYERS]);
@@ -144,7 +123,7 @@ pub(crate) fn made(share: Share) {
 /// Counts a filter that is about to be freed. Any thread may call this.
 pub(crate) fn freed(share: Share) {
     for (freed, number) in FREED.iter().zip(share.0) {
-        freed.add_shared(number);
+        freed.fetch_add(number, Relaxed);
     }
 }
 
@@ -160,7 +139,7 @@ pub(crate) fn scaled(filter: &Filter, layers: usize) {
     SCALED.add(layers as u64);
     MADE[LAYERS].add(layers as u64);
     for layer in filter.layers().rev().take(layers) {
-        MADE[CAPACITY].add(layer.capacity());
+        MADE[CAPACITY].add(layer.capacity);
         let boxed = Layer::boxed_bytes(layer.shape());
         MADE[BYTES].add((size_of_val(layer.bits().words()) + size_of::<Layer>() + boxed) as u64);
     }
@@ -168,19 +147,17 @@ pub(crate) fn scaled(filter: &Filter, layers: usize) {
 
 /// Fills the module's section of INFO.
 pub(super) unsafe extern "C" fn info(ctx: *mut raw::RedisModuleInfoCtx, _: c_int) {
-    guarded("info", (), || {
-        // The section is named after the module. The server refuses a section that the client did
-        // not ask for.
+    guarded(c"info", (), || {
+        // The server refuses a section that the client did not ask for.
         if add_info_section(ctx, None) != Status::Ok {
             return;
         }
-        let field = |name, number| add_info_field_unsigned_long_long(ctx, name, number);
-        // Only the main thread makes filters, and it runs this: none is made between two reads.
+        let field = |name: &str, number| add_info_field_unsigned_long_long(ctx, name, number);
         for (name, (made, freed)) in TOTALS.iter().zip(MADE.iter().zip(&FREED)) {
-            field(name, made.get().wrapping_sub(freed.get()));
+            field(name, made.get().wrapping_sub(freed.load(Relaxed)));
         }
         for (name, counter) in COUNTERS {
-            field(name, counter.get());
+            field(&name.to_ascii_lowercase(), counter.get());
         }
     });
 }

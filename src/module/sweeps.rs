@@ -4,12 +4,10 @@
 //! additions that change the filter, every 32nd sweeps a page. The rest is done here, so that a
 //! window that gets no more additions frees its memory, too.
 //!
-//! The timer serves the keys in turn, for about a millisecond, so that a large window does not wait
-//! for many keys with little to do. Only a primary sweeps. Its replicas and the AOF get each slice
-//! as BF.SHIFT. Each server frees the pages of an emptied window on its own, because no state
-//! depends on them. A key that was deleted, renamed or moved leaves the queue. BF.FORGET puts it
-//! back, and so does the next addition that sweeps a page or starts a generation. After a restart
-//! or a promotion they do the same.
+//! The timer serves the keys in turn, so that none waits for a large window. Only a primary sweeps.
+//! Its replicas and the AOF get each slice as BF.SHIFT. Each server frees the pages of an emptied
+//! window on its own, because no state depends on them. BF.FORGET, and additions that sweep a page
+//! or start a generation, put a key into the queue, also one that was renamed, or after a restart.
 
 use std::{
     collections::BTreeSet,
@@ -21,8 +19,7 @@ use std::{
 
 use super::{
     api::{Access, Context, Key, OwnedStr, raw, replication_is_paused},
-    effects, limit,
-    panic_guard::guarded,
+    effects, guarded, limit,
     stats::Share,
     value::Stored,
 };
@@ -30,7 +27,7 @@ use super::{
 /// Pages of a slice: some 60 µs each, and at most a millisecond on a busy machine, too.
 const PAGES: u64 = 8;
 
-/// Pages of an emptied window that are freed in a slice: less than a millisecond, too.
+/// Pages of an emptied window that are freed in a slice: less than a millisecond.
 const FREED: usize = 4_096;
 
 /// Milliseconds between two turns of the timer: commands have at least three quarters of the time.
@@ -53,8 +50,7 @@ struct Queue {
 static QUEUE: Mutex<Queue> =
     Mutex::new(Queue { waiting: BTreeSet::new(), last: (0, Vec::new()), armed: false });
 
-/// The queue. It is locked for no longer than a statement: a subscriber to what a slice publishes
-/// may add to a window.
+/// The queue. It is not locked during a slice: a subscriber to what that publishes may add to it.
 fn queue() -> MutexGuard<'static, Queue> {
     QUEUE.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -72,8 +68,7 @@ impl Queue {
 /// Removes what the window in a key forgot, from now on.
 #[cold]
 pub(crate) fn begin(ctx: Context, key: &[u8]) {
-    let place = (ctx.database(), key.to_vec());
-    queue().waiting.insert(place);
+    queue().waiting.insert((ctx.database(), key.to_vec()));
     arm(ctx);
 }
 
@@ -82,47 +77,34 @@ fn arm(ctx: Context) {
     let mut queue = queue();
     if !queue.armed && !queue.waiting.is_empty() {
         queue.armed = true;
-        drop(queue);
         ctx.set_timer(PAUSE, Some(ring));
     }
 }
 
-/// The timer.
 unsafe extern "C" fn ring(ctx: *mut raw::RedisModuleCtx, _: *mut c_void) {
-    guarded("timer", (), || {
+    guarded(c"timer", (), || {
         // SAFETY: the server's own context, for this call.
         let ctx = unsafe { Context::new(ctx) };
         queue().armed = false;
+        let start = Instant::now();
         // While clients are paused for a failover, nothing may be replicated.
-        if !replication_is_paused() {
-            turn(ctx);
+        while !replication_is_paused() && start.elapsed() < TURN {
+            let next = queue().next();
+            let Some(place) = next else { break };
+            if !sweep(ctx, &place) {
+                queue().waiting.remove(&place);
+            }
         }
         arm(ctx);
     });
 }
 
-/// Sweeps slices of one key after the other.
-fn turn(ctx: Context) {
-    let start = Instant::now();
-    loop {
-        let next = queue().next();
-        let Some(place) = next else {
-            return;
-        };
-        if !sweep(ctx, &place) {
-            queue().waiting.remove(&place);
-        }
-        if start.elapsed() >= TURN {
-            return;
-        }
-    }
-}
-
 /// Sweeps a slice of a window. Returns whether there may be more to do.
 fn sweep(ctx: Context, (database, name): &Place) -> bool {
-    let Some(name) = OwnedStr::new(name).filter(|_| ctx.select_database(*database)) else {
+    if !ctx.select_database(*database) {
         return false;
-    };
+    }
+    let name = OwnedStr::new(name);
     let name = name.as_str();
     let mut key = Key::open(ctx, name, Access::Write);
     let Ok(Some(Stored::Pages(paged))) = Stored::complete_in_key(&mut key) else {

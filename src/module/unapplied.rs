@@ -1,30 +1,28 @@
 //! Changes from a primary, an AOF, a slot migration or a file that this server could not make.
 //!
-//! Such a change has happened elsewhere. If it is refused here, this server's data differ from the
-//! source's from now on: the log names the key, and INFO counts the change.
-//!
-//! A missing key must not answer "absent" then. Nor must the next addition create a filter with
-//! this server's settings and that one item. So the key gets a placeholder
+//! This server's data differ from the source's from then on: the log names the key, and INFO counts
+//! the change. A missing key must not answer "absent". Nor must the next addition create a filter
+//! with this server's settings and that one item. So the key gets a placeholder
 //! ([`Stored::placeholder`]), which returns an error to queries and refuses additions.
 
 use std::{
     ffi::c_int,
     fmt::Display,
-    sync::atomic::{AtomicBool, Ordering::Relaxed},
+    sync::atomic::{AtomicBool, AtomicI64, Ordering::Relaxed},
 };
 
 use super::{
-    api::{Access, Context, Key, Pace, Str, logged, raw},
+    api::{Access, Context, Key, Str, logged, raw},
     effects, limit, stats,
     value::Stored,
 };
 use crate::codec::native::dump;
 
-/// Reports a command, or a filter that the server loads. The log has a pace of its own for these,
-/// so that warnings that clients cause do not hide them, and each line has the total.
+/// Reports a command, or a filter that the server loads. Warnings that clients cause do not hide
+/// these, which have a pace of their own.
 #[cold]
 pub(crate) fn report(ctx: Context, what: &[u8], key: &[u8], why: impl Display) {
-    static PACE: Pace = Pace::new();
+    static PACE: AtomicI64 = AtomicI64::new(0);
     stats::UNAPPLIED.add(1);
     ctx.warn_at(&PACE, || {
         format!(
@@ -37,15 +35,14 @@ pub(crate) fn report(ctx: Context, what: &[u8], key: &[u8], why: impl Display) {
     });
 }
 
-/// Puts a placeholder into the key `name` if the key is missing. If the value in the key `lacks`
-/// items that could not be added, the placeholder replaces the value. Otherwise a filter would
-/// answer "absent" for these items, and so would a load that is completed later. The AOF of this
-/// server and the replicas of a slot's new node do not get the command. They get the placeholder,
-/// as a header of a dump.
+/// Puts a placeholder into the key `name` if the key is missing. It also replaces a value that
+/// `lacks` items which could not be added: a filter would answer "absent" for these, and so would a
+/// load that is completed later. The AOF of this server and the replicas of a slot's new node do
+/// not get the command. They get the placeholder, as a header of a dump.
 #[cold]
 pub(crate) fn leave_placeholder(ctx: Context, name: Str, lacks: bool) {
     let Some(placeholder) = Stored::placeholder(true) else { return };
-    let header = dump::header(&placeholder);
+    let (iterator, header) = dump::header(&placeholder);
     let mut key = Key::open(ctx, name, Access::Write);
     let deleted = match Stored::in_key(&mut key) {
         Ok(None) => false,
@@ -55,14 +52,14 @@ pub(crate) fn leave_placeholder(ctx: Context, name: Str, lacks: bool) {
     if deleted {
         key.delete();
     }
-    let begun = placeholder.put(&mut key).ok().map(|()| header);
+    // The server takes any value for an empty key that is open for writing.
+    let _ = placeholder.put(&mut key);
     drop(key);
-    effects::placeholder(ctx, name, deleted, begun);
+    effects::placeholder(ctx, name, deleted, iterator, &header);
 }
 
-/// [`report`] for a callback that gets no client (COPY, RESTORE, a full sync): reports on a replica
-/// and while the server loads, and returns whether that is so. On a replica that takes writes, that
-/// includes changes by its clients.
+/// [`report`] for a callback that gets no client (COPY, RESTORE, a full sync), if this server is a
+/// replica or loads. Returns whether it is.
 #[cold]
 pub(crate) fn report_without_client(what: &str, key: Str, why: impl Display) -> bool {
     let obeyed = limit::must_obey(Context::none());

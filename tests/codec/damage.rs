@@ -277,15 +277,15 @@ fn check_any_byte_of_a_chunk_is_refused_or_makes_a_sane_filter(filter: &Filter) 
             }
             let Ok(taken) = outcome else {
                 assert_eq!(
-                    (load.received(), load.layered().expect("layers").newest().counted()),
-                    (0, newest.counted())
+                    (load.received(), load.layered().expect("layers").newest().counted),
+                    (0, newest.counted)
                 );
                 sane::check_load(&load, CEILING);
                 continue;
             };
             assert_eq!(taken, Taken::Last);
             let mut loaded = layers(load);
-            assert!(loaded.newest().counted() >= newest.counted(), "byte {at} = {byte}");
+            assert!(loaded.newest().counted >= newest.counted, "byte {at} = {byte}");
             sane::check_filter(&mut loaded, CEILING);
             // A complete filter accepts only chunks that change nothing.
             let repeated = dump::repeat(filter, iterator, &forged);

@@ -19,7 +19,7 @@ use std::{fs, path::PathBuf};
 
 use redis_bloom::{
     codec::native::{Load, Stored, Taken, dump, rdb},
-    filter::{Filter, Layer, Params},
+    filter::{Filter, Params},
     sharding::Shard,
 };
 
@@ -99,8 +99,8 @@ impl Fixture {
         assert_eq!(filter.items(), self.items, "{name}");
         assert_eq!((filter.layers().len(), filter.bit_bytes()), self.shape, "{name}");
         let (newest, older) =
-            (filter.newest(), filter.older().iter().map(Layer::counted).sum::<u64>());
-        assert_eq!(newest.counted() + older, self.items, "{name}");
+            (filter.newest(), filter.older().iter().map(|layer| layer.counted).sum::<u64>());
+        assert_eq!(newest.counted + older, self.items, "{name}");
         // The filter has exactly the first items: none of them was a false positive when it was
         // added.
         let missing = (0..self.items).find(|&number| !has(filter, &item(1, number)));

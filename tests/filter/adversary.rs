@@ -13,7 +13,7 @@
 //! The first two are of Gerbet, Kumar and Lauradoux, "The Power of Evil Choices in Bloom Filters"
 //! (DSN 2015). Both succeed here if the seed is known, and the tests check that, too. The pairs
 //! need no seed; they are the known collisions of XXH3 and those found for these tests (see
-//! `filter/hash/mod.rs`).
+//! `filter/hash.rs`).
 //!
 //! All seeds are fixed, so the tests are deterministic. Bounds are the mean and five standard
 //! deviations.

@@ -187,10 +187,9 @@ fn each_layer_that_is_added_fits_and_its_neighbours_do_not() {
             let mut filter = full(redisbloom(true, rounds), capacity, rate, WORD, 2);
             filter.grow(|_| u64::MAX).expect("memory");
             let layer = filter.newest();
-            let (shape, rate) = (shape(layer), layer.error_rate());
-            let fits = |shape: &Classic| {
-                shape.is_sound() && redisbloom::fits(shape, layer.capacity(), rate)
-            };
+            let (shape, rate) = (shape(layer), layer.error_rate);
+            let fits =
+                |shape: &Classic| shape.is_sound() && redisbloom::fits(shape, layer.capacity, rate);
             assert!(fits(&shape), "{layer:?}");
             for wrong in [
                 Classic { bits: shape.bits + 64, bytes: shape.bytes + 8, ..shape },

@@ -11,7 +11,7 @@ use crate::support::{Strings, add, fill, filter, has, item, params, stack};
 
 /// All words of all layers, and their counts.
 fn bits(filter: &Filter) -> Vec<(u64, Vec<u64>)> {
-    filter.layers().map(|layer| (layer.counted(), layer.bits().words().to_vec())).collect()
+    filter.layers().map(|layer| (layer.counted, layer.bits().words().to_vec())).collect()
 }
 
 #[test]
@@ -147,7 +147,7 @@ fn each_layer_is_the_last_times_the_expansion() {
         while filter.layers().len() < 4 {
             filter.grow(|_| u64::MAX).expect("memory for a small layer");
         }
-        let got: Vec<u64> = filter.layers().map(Layer::capacity).collect();
+        let got: Vec<u64> = filter.layers().map(|layer| layer.capacity).collect();
         assert_eq!(got, capacities, "expansion {expansion}");
         assert_eq!(filter.capacity(), capacities.iter().sum::<u64>());
         assert_eq!(filter.params(), made);

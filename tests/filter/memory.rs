@@ -85,7 +85,7 @@ fn a_nonscaling_filter_stays_near_the_classic_optimum() {
 /// Distinct items added per counted item, in a filter whose final rate is `rate`.
 ///
 /// A filter counts items that changed a bit: dc/dx = 1 - (1 - e^-x)^k, with the load x = k n / m.
-/// So n / c is the final load over the integral, here by Simpson's rule (`sizing/mod.rs` has the
+/// So n / c is the final load over the integral, here by Simpson's rule (`sizing.rs` has the
 /// closed form).
 fn growth(rate: f64, probes: f64) -> f64 {
     const STEPS: u32 = 1_000;

@@ -8,8 +8,8 @@ use proptest::{
 };
 use redis_bloom::{
     filter::{
-        Classic, Error, Expansion, FIXED_SEED, Family, Filter, Layer, LayerPlan, Member, Params,
-        Plan, RedisBloom, Rule, Shape, TIGHTENING, Union, Unmergeable, Valkey, foreign::redisbloom,
+        Classic, Error, Expansion, FIXED_SEED, Family, Filter, LayerPlan, Member, Params, Plan,
+        RedisBloom, Rule, Shape, TIGHTENING, Union, Unmergeable, Valkey, foreign::redisbloom,
     },
     sharding::Shard,
 };
@@ -64,7 +64,7 @@ fn words(filter: &Filter) -> Vec<Vec<u64>> {
 
 /// Items counted, by layer.
 fn counts(filter: &Filter) -> Vec<u64> {
-    filter.layers().map(Layer::counted).collect()
+    filter.layers().map(|layer| layer.counted).collect()
 }
 
 fn add_all(filter: &mut Filter, numbers: impl IntoIterator<Item = u64>) {
@@ -185,7 +185,7 @@ fn a_full_filter_takes_no_new_item_by_any_number_of_merges() {
         let empty = || filter(&params(rate, 1_000, 0, 7));
         let mut full = empty();
         fill(&mut full, 0, 1_000);
-        let before = (full.estimate(), full.newest().counted());
+        let before = (full.estimate(), full.newest().counted);
         let mut known = 0;
         for number in 0..5_000 {
             let mut one = empty();
@@ -197,7 +197,7 @@ fn a_full_filter_takes_no_new_item_by_any_number_of_merges() {
         }
         // At 1e-6 none of them tests present; at 25 %, more than a fifth.
         assert_eq!(known > 1_000, rate == 0.25, "{known}");
-        assert_eq!((full.estimate(), full.newest().counted()), before, "{rate}");
+        assert_eq!((full.estimate(), full.newest().counted), before, "{rate}");
     }
 }
 
@@ -448,7 +448,7 @@ proptest! {
                 let other = union(&backward);
                 prop_assert!(words(&merged) == words(&other));
                 prop_assert_eq!(counts(&merged), counts(&other));
-                prop_assert!(merged.layers().all(|layer| layer.counted() <= layer.capacity()));
+                prop_assert!(merged.layers().all(|layer| layer.counted <= layer.capacity));
                 let stored = Strings::of(&merged);
                 prop_assert_eq!(Strings::of(&stored.filter()), stored);
             }

@@ -2,7 +2,7 @@
 
 use redis_bloom::filter::{Geometry, Hash, LayerPlan, Shape, scale};
 
-/// The positions of an item in its block, by the recipe of `src/filter/hash/probe.rs`.
+/// The positions of an item in its block, by the recipe of `src/filter/hash.rs`.
 pub(crate) fn all_positions(hash: Hash, geometry: Geometry) -> Vec<u64> {
     let (mut x, y) = (hash.probes, hash.block.wrapping_mul(0x9E37_79B9_7F4A_7C15));
     let mut all = Vec::new();

@@ -30,7 +30,7 @@
 
 use std::time::Instant;
 
-use redis_bloom::filter::{Filter, Layer, Plan};
+use redis_bloom::filter::{Filter, Plan};
 
 use crate::support::{filter, item, params};
 
@@ -118,7 +118,7 @@ fn line(row: &Row, shape: Shape) -> (String, bool) {
     let mut budget = 0.0;
     let (mean, error) = mean((0..seeds).map(|seed| {
         let filter = full(row, &empty, seed, shape);
-        budget = filter.layers().map(Layer::error_rate).sum();
+        budget = filter.layers().map(|layer| layer.error_rate).sum();
         wrong(&filter, queries / seeds, shape)
     }));
     let holds = mean <= asked + ERRORS * error

@@ -4,6 +4,9 @@
 //!   ┌────────────────┬────────────────┬─ ─ ─┬─ ─ ─ ─ ─ ─ ─ ─ ─ ─ ─ ─ ─ ─┐
 //!   │ bits, layer 0  │ bits, layer 1  │ ... │ pages, by their positions  │
 //!   └────────────────┴────────────────┴─ ─ ─┴─ ─ ─ ─ ─ ─ ─ ─ ─ ─ ─ ─ ─ ─┘
+//!                                           ┌──────────┬───────────┬─ ─ ─ ─ ─ ─ ─ ─ ─┐
+//!   the page of a level at a position:      │ level u8 │ words u16 │ words, u64 each │
+//!                                           └──────────┴───────────┴─ ─ ─ ─ ─ ─ ─ ─ ─┘
 //! ```
 //!
 //! A place is the number of a byte of the bits or, after all of these, the position of a page
@@ -12,14 +15,14 @@
 //! No number says how many pages there are, so none can be forged: a reader has all pages when they
 //! cover all positions, and it allocates as they arrive.
 
-use super::{
-    load::{Load, Stored},
-    page_records, stream,
-};
-use crate::filter::{
-    Filter, Layer, Plan,
-    paged::Paged,
-    pages::{END, Page, Reach},
+use super::{Load, Stored, stream};
+use crate::{
+    codec::{Error, reader::Reader},
+    filter::{
+        Error as FilterError, Family, Filter, Plan, RedisBloom,
+        paged::Paged,
+        pages::{END, NOT_NEXT, Page, Pieces, Reach},
+    },
 };
 
 /// A filter to be written, or the part of one that BF.LOADCHUNK has sent.
@@ -64,9 +67,15 @@ impl<'a> Body<'a> {
     pub(super) fn filter(self) -> Option<&'a Filter> {
         match self {
             Self::Layers(filter) => Some(filter),
-            Self::Part(load) => load.filter(),
+            Self::Part(load) => load.filter.as_ref(),
             Self::Pages(_) => None,
         }
+    }
+
+    /// The layers, if they are RedisBloom's.
+    pub(super) fn redisblooms(self) -> Option<(&'a Filter, RedisBloom)> {
+        let filter = self.filter()?;
+        if let Family::RedisBloom(family) = filter.family() { Some((filter, family)) } else { None }
     }
 
     /// The numbers for the header.
@@ -74,24 +83,22 @@ impl<'a> Body<'a> {
         match self {
             Self::Layers(filter) => Plan::of(filter),
             Self::Pages(filter) => Plan::of_pages(filter),
-            Self::Part(load) => load.plan(),
+            Self::Part(load) => load.plan.clone(),
         }
     }
 
-    fn base(self) -> Option<&'a Layer> {
-        if let Self::Pages(filter) = self { filter.base() } else { None }
-    }
-
     /// Bytes of the bits.
-    fn bits(self) -> u64 {
-        let base = self.base().map_or(0, |base| base.shape().words().saturating_mul(stream::WORD));
-        self.filter().map_or(base, Filter::bit_bytes)
+    pub(super) fn bits(self) -> u64 {
+        match self {
+            Self::Pages(filter) => size_of_val(base_words(filter)) as u64,
+            Self::Layers(_) | Self::Part(_) => self.filter().map_or(0, Filter::bit_bytes),
+        }
     }
 
     /// The place behind what is there.
     pub(super) fn end(self) -> u64 {
         match self {
-            Self::Layers(filter) => filter.bit_bytes(),
+            Self::Layers(_) => self.bits(),
             Self::Pages(_) => self.bits().saturating_add(END),
             Self::Part(load) => load.received(),
         }
@@ -102,7 +109,7 @@ impl<'a> Body<'a> {
         match self {
             Self::Layers(_) => None,
             Self::Pages(filter) => filter.pages().page_at(position),
-            Self::Part(load) => load.pieces()?.page_at(position),
+            Self::Part(load) => load.pieces.as_ref()?.page_at(position),
         }
     }
 
@@ -112,7 +119,7 @@ impl<'a> Body<'a> {
         if place >= self.end() {
             None
         } else if let Some(position) = place.checked_sub(bits) {
-            Some(bits.saturating_add(self.page_at(position)?.0.start()))
+            Some(bits.saturating_add(self.page_at(position)?.0.start))
         } else {
             Some(place.saturating_sub(place % stream::WORD))
         }
@@ -130,16 +137,81 @@ impl<'a> Body<'a> {
     pub(super) fn put(self, place: u64, most: usize, out: &mut Vec<u8>) -> u64 {
         let bits = self.bits();
         if let Some(position) = place.checked_sub(bits) {
-            let at = |position| self.page_at(position);
-            return bits.saturating_add(page_records::put(at, position, most, out));
+            return bits.saturating_add(self.put_pages(position, most, out));
         }
         let count = bits.min(self.end()).saturating_sub(place).min(most as u64);
         if let Some(filter) = self.filter() {
             stream::read(filter, place, count as usize, out);
-        } else if let Some(base) = self.base() {
-            let words = base.bits().words().get((place / stream::WORD) as usize..);
+        } else if let Self::Pages(filter) = self {
+            let words = base_words(filter).get((place / stream::WORD) as usize..);
             stream::put(words.unwrap_or_default(), count as usize, out);
         }
         place.saturating_add(count)
     }
+
+    /// Appends the records from position `from` on that fit into `most` bytes, and at least one.
+    /// Returns the position behind them.
+    fn put_pages(self, from: u64, most: usize, out: &mut Vec<u8>) -> u64 {
+        let (mut end, full) = (from, out.len().saturating_add(most));
+        while let Some((reach, page)) = self.page_at(end) {
+            let (start, words) = (out.len(), page.words());
+            out.push(reach.level as u8);
+            // A page has at most 65,535 words.
+            out.extend((words.len() as u16).to_le_bytes());
+            stream::put(words, size_of_val(words), out);
+            if out.len() > full && end > from {
+                out.truncate(start);
+                break;
+            }
+            end = reach.end();
+        }
+        end
+    }
+}
+
+/// The bits of the layer below the pages, if there is one.
+fn base_words(filter: &Paged) -> &[u64] {
+    filter.base().map_or(&[], |base| base.bits().words())
+}
+
+/// The place behind `bytes`, which start at the place `from`, and are either bits or records.
+/// `bits` is the number of bytes of bits in the body. No page is read.
+pub(super) fn behind(bits: u64, from: u64, bytes: &[u8]) -> Result<u64, Error> {
+    let mut to = from.saturating_add(bytes.len() as u64);
+    if let Some(mut position) = from.checked_sub(bits) {
+        let mut reader = Reader(bytes);
+        while !reader.0.is_empty() {
+            let (level, _) = next_record(&mut reader)?;
+            position = Reach::new(position, level).ok_or(NOT_NEXT)?.end();
+        }
+        to = bits.saturating_add(position);
+    }
+    if to == from || (from < bits && to > bits) {
+        return Err(Error::Order { from, to, received: 0 });
+    }
+    let words = from.min(bits)..to.min(bits);
+    if !(words.start.is_multiple_of(stream::WORD) && words.end.is_multiple_of(stream::WORD)) {
+        return Err(Error::Unaligned { from: words.start, to: words.end });
+    }
+    Ok(to)
+}
+
+/// Adds the pages of `bytes` to those before them.
+pub(super) fn read_pages(bytes: &[u8], pieces: &mut Pieces) -> Result<(), Error> {
+    let mut reader = Reader(bytes);
+    while !reader.0.is_empty() {
+        let (level, body) = next_record(&mut reader)?;
+        let mut words = Vec::new();
+        let reserved = words.try_reserve_exact(body.len().div_ceil(size_of::<u64>()));
+        reserved.map_err(|_| FilterError::OutOfMemory(body.len() as u64))?;
+        words.extend(stream::words(body));
+        pieces.push(level, &words)?;
+    }
+    Ok(())
+}
+
+/// The level and the words of the next record.
+fn next_record<'a>(reader: &mut Reader<'a>) -> Result<(u32, &'a [u8]), Error> {
+    let (level, count) = (reader.u8()?, usize::from(reader.u16()?));
+    Ok((level.into(), reader.bytes(count.saturating_mul(size_of::<u64>()))?))
 }

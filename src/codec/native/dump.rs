@@ -15,23 +15,22 @@
 //! the data from place n - 1 on, and as the next iterator the place where they end, plus 1.
 //! LOADCHUNK gets the iterator that SCANDUMP returned with the data.
 //!
-//! A dump takes many commands, and the filter may change between them. The copy has each item that
-//! was in the filter throughout, and each page as of one moment (`filter/pages/pieces.rs`). The
-//! last chunk has the item counts and all other numbers of the copy. If the filter gained a layer
-//! or a generation after the dump began, or was replaced, its header differs
-//! (`Plan::dump_identity`), and LOADCHUNK refuses its chunks.
+//! The filter may change between the commands of a dump. The copy has each item that was in the
+//! filter throughout, and each page as of one moment (`filter/pages/pieces.rs`). The last chunk has
+//! the item counts and all other numbers of the copy. If the filter gained a layer or a generation
+//! after the dump began, or was replaced, its header differs, and LOADCHUNK refuses its chunks.
 //!
-//! A filter from RedisBloom is dumped in RedisBloom's format (`redisbloom/`): the same iterators,
-//! chunks without a frame, and a header without a magic number, which begins with a count of items.
+//! A filter from RedisBloom is dumped in RedisBloom's format (`redisbloom.rs`): the same iterators,
+//! chunks without a frame, and a header without a magic number.
 
-use super::{Body, Load, Taken, header, page_records};
+use super::{Body, Load, Taken, body, header};
 use crate::{
     codec::{
         Error,
         reader::{Reader, open, seal},
         redisbloom,
     },
-    filter::{Demand, Family, Plan, pages::Pieces},
+    filter::{Demand, Plan, pages::Pieces},
 };
 
 const MAGIC: &str = "rbchnk";
@@ -41,16 +40,14 @@ const BYTES: usize = 16 << 20;
 /// The header of a dump, and the iterator that goes with it.
 pub fn header<'a>(filter: impl Into<Body<'a>>) -> (i64, Vec<u8>) {
     let body = filter.into();
-    let header = match body.filter() {
-        Some(filter) if let Family::RedisBloom(family) = filter.family() => {
-            redisbloom::header(filter, family)
-        }
-        _ => body.plan().encode(0),
+    let header = match body.redisblooms() {
+        Some((filter, family)) => redisbloom::header(filter, family),
+        None => body.plan().encode(0),
     };
     (1, header)
 }
 
-/// The filter that a header of a dump describes: how it was made, and how far it has grown.
+/// The filter that a header of a dump describes.
 ///
 /// # Errors
 /// Any [`Error`] for bad bytes.
@@ -68,9 +65,7 @@ pub fn read_header(data: &[u8]) -> Result<Plan, Error> {
 /// beyond the end and below 1.
 pub fn at<'a>(filter: impl Into<Body<'a>>, from: i64) -> Option<(i64, Vec<u8>)> {
     let body = filter.into();
-    if let Some(filter) = body.filter()
-        && let Family::RedisBloom(_) = filter.family()
-    {
+    if let Some((filter, _)) = body.redisblooms() {
         return redisbloom::cut(filter, from, body.end());
     }
     let first = body.start(u64::try_from(from.checked_sub(1)?).ok()?)?;
@@ -85,44 +80,33 @@ pub fn at<'a>(filter: impl Into<Body<'a>>, from: i64) -> Option<(i64, Vec<u8>)> 
     Some((i64::try_from(end).ok()?.checked_add(1)?, seal(out)))
 }
 
-/// A chunk that belongs to a filter.
-struct Chunk<'a> {
-    first: u64,
-    /// The place behind it.
-    to: u64,
-    /// Bits or records.
-    bytes: &'a [u8],
-    /// The filter as it was then; `None` without a frame.
-    plan: Option<Plan>,
-}
+/// A chunk: its place, the place behind it, its bits or records, and the plan of the filter as it
+/// was then; `None` without a frame.
+type Chunk<'a> = (u64, u64, &'a [u8], Option<Plan>);
 
-impl<'a> Chunk<'a> {
-    /// Reads a chunk of this filter.
-    fn read(filter: Body, iterator: i64, data: &'a [u8]) -> Result<Self, Error> {
-        if let Some(filter) = filter.filter()
-            && let Family::RedisBloom(_) = filter.family()
-        {
-            let (first, to) = redisbloom::place(filter, iterator, data)?;
-            return Ok(Self { first, to, bytes: data, plan: None });
-        }
-        let mut reader = Reader::sealed(data, MAGIC)?;
-        let (first, length) = (reader.u64()?, reader.u32()?);
-        let plan = read_header(reader.bytes(length as usize)?)?;
-        if plan.clone().dump_identity() != filter.plan().dump_identity() {
-            return Err(Error::OtherFilter);
-        }
-        let (bytes, total) = (reader.rest(), plan.end());
-        let to = first.saturating_add(bytes.len() as u64);
-        if plan.paged.is_none() && to > total {
-            return Err(Error::TooBig { from: first, to, total });
-        }
-        let to = page_records::behind(plan.bit_bytes(), first, bytes)?;
-        // Iterator and frame must agree on the end.
-        if iterator.checked_sub(1).and_then(|last| u64::try_from(last).ok()) != Some(to) {
-            return Err(Error::Order { from: first, to, received: 0 });
-        }
-        Ok(Self { first, to, bytes, plan: Some(plan) })
+/// Reads a chunk of this filter.
+fn read<'a>(filter: Body, iterator: i64, data: &'a [u8]) -> Result<Chunk<'a>, Error> {
+    if let Some((filter, _)) = filter.redisblooms() {
+        let (first, to) = redisbloom::place(filter, iterator, data)?;
+        return Ok((first, to, data, None));
     }
+    let mut reader = Reader::sealed(data, MAGIC)?;
+    let (first, length) = (reader.u64()?, reader.u32()?);
+    let plan = read_header(reader.bytes(length as usize)?)?;
+    if plan.clone().dump_identity() != filter.plan().dump_identity() {
+        return Err(Error::OtherFilter);
+    }
+    let (bytes, total) = (reader.0, plan.end());
+    let to = first.saturating_add(bytes.len() as u64);
+    if plan.paged.is_none() && to > total {
+        return Err(Error::TooBig { from: first, to, total });
+    }
+    let to = body::behind(plan.bit_bytes(), first, bytes)?;
+    // Iterator and frame must agree on the end.
+    if iterator.checked_sub(1).and_then(|last| u64::try_from(last).ok()) != Some(to) {
+        return Err(Error::Order { from: first, to, received: 0 });
+    }
+    Ok((first, to, bytes, Some(plan)))
 }
 
 impl Load {
@@ -136,12 +120,12 @@ impl Load {
 
     /// Whether `data` is the header of this filter, which a client repeats if it got no reply.
     pub fn began_with(&self, data: &[u8]) -> bool {
-        read_header(data).is_ok_and(|plan| plan.dump_identity() == self.plan().dump_identity())
+        read_header(data)
+            .is_ok_and(|plan| plan.dump_identity() == self.plan.clone().dump_identity())
     }
 
     /// Takes the next chunk, or one that was taken already: a client repeats it if it got no reply.
-    /// If the chunk needs memory, `ceiling` gets the allocated bytes ([`Self::bytes`]) and those
-    /// that are wanted, and returns how many there may be.
+    /// If the chunk needs memory, `ceiling` returns how many bytes there may be.
     ///
     /// # Errors
     /// `Error::Order` for a gap, `Error::OtherFilter`, `Error::Filter` with `Ceiling` or
@@ -152,20 +136,20 @@ impl Load {
         data: &[u8],
         ceiling: impl FnOnce(Demand) -> u64,
     ) -> Result<Taken, Error> {
-        let Chunk { first, to, bytes, plan } = Chunk::read(Body::Part(self), iterator, data)?;
-        // Counts only rise. So a lower one is of another filter with the same seed, which replaced
-        // this one.
+        let (first, to, bytes, plan) = read(Body::Part(self), iterator, data)?;
+        // Counts only rise: this one is of another filter with the same seed.
         if let (Some(filter), Some(plan)) = (self.layered(), &plan)
-            && plan.layers.last().is_some_and(|layer| layer.items < filter.newest().counted())
+            && plan.layers.last().is_some_and(|layer| layer.items < filter.newest().counted)
         {
             return Err(Error::OtherFilter);
         }
         let copies = plan.as_ref().map_or(0, Plan::copies);
-        if !self.take_part((first, to), bytes, copies, ceiling)? {
-            return Ok(if self.is_complete() { Taken::Last } else { Taken::Repeated });
+        let changed = self.take_part((first, to), bytes, copies, ceiling)?;
+        if let Some(plan) = plan.filter(|_| changed) {
+            self.renew(plan);
         }
-        self.renew(plan);
-        Ok(if self.is_complete() { Taken::Last } else { Taken::Next })
+        let taken = if changed { Taken::Next } else { Taken::Repeated };
+        Ok(if self.is_complete() { Taken::Last } else { taken })
     }
 }
 
@@ -179,15 +163,15 @@ pub fn repeat<'a>(filter: impl Into<Body<'a>>, iterator: i64, data: &[u8]) -> Re
         return Err(Error::Exists);
     }
     let body = filter.into();
-    let Chunk { first, bytes, plan, .. } = Chunk::read(body, iterator, data)?;
-    let position = plan.as_ref().and_then(|plan| first.checked_sub(plan.bit_bytes()));
-    let holds = match (body, position) {
-        (Body::Pages(filter), Some(position)) => {
-            let mut pieces = Pieces::new(filter.pages().plan(), position);
-            page_records::read(bytes, &mut pieces)?;
-            filter.pages().holds(&pieces)
-        }
-        _ => body.holds(first, bytes),
+    let (first, _, bytes, _) = read(body, iterator, data)?;
+    let holds = if let Body::Pages(filter) = body
+        && let Some(position) = first.checked_sub(body.bits())
+    {
+        let mut pieces = Pieces::new(filter.pages().plan(), position);
+        body::read_pages(bytes, &mut pieces)?;
+        filter.pages().holds(&pieces)
+    } else {
+        body.holds(first, bytes)
     };
     if holds { Ok(()) } else { Err(Error::Complete) }
 }

@@ -1,4 +1,4 @@
-//! The header: all numbers of a filter. All numbers are little-endian.
+//! The header: all numbers of a filter, little-endian.
 //!
 //! ```text
 //!   0        6         8      16         24         28       32        40
@@ -11,64 +11,49 @@
 //!   │ family │ fields of  │ records │ kind │ length │ `length` │ next │ layers,      │ XXH3-64 │
 //!   │ u8     │ the family │ u16     │ u16  │ u32    │ bytes    │      │ oldest first │ of all  │
 //!   └────────┴─ ─ ─ ─ ─ ─ ┴─────────┴──────┴────────┴─ ─ ─ ─ ─ ┴─ ─ ─ ┴─ ─ ─ ─ ─ ─ ─ ┴─────────┘
-//!   family 0, native filters: no fields
-//!   family 1, RedisBloom: options u8, RedisBloom's numbers: 1 exact (not rounded), 4 64-bit hash
-//!   family 2, valkey-bloom: seed, 32 bytes; tightening ratio, f64
-//!   family 3, Guava: no fields
+//!   family     0 native · 1 RedisBloom, then options u8: 1 exact (not rounded), 4 64-bit hash ·
+//!              2 valkey-bloom, then seed, 32 bytes · tightening ratio f64 · 3 Guava
 //!
-//!   layer kind 0, blocked, 32 bytes:
-//!   ┌────────┬────────┬─────────────┬────────┬──────────┬───────┬────────────┐
-//!   │ kind 0 │ probes │ block_words │ blocks │ capacity │ items │ error rate │
-//!   │ u8     │ u8     │ u16         │ u32    │ u64      │ u64   │ f64        │
-//!   └────────┴────────┴─────────────┴────────┴──────────┴───────┴────────────┘
-//!   layer kind 1, classic, 44 bytes:
-//!   ┌────────┬──────┬────────┬──────┬───────┬──────────┬───────┬────────────┐
-//!   │ kind 1 │ rule │ probes │ bits │ bytes │ capacity │ items │ error rate │
-//!   │ u8     │ u8   │ u16    │ u64  │ u64   │ u64      │ u64   │ f64        │
-//!   └────────┴──────┴────────┴──────┴───────┴──────────┴───────┴────────────┘
-//!   rule (filter/layer/classic/mod.rs): 0 remainder, 1 low bits, 2 prime, 3 mitz32, 4 mitz64
+//!   layer      0 u8, blocked · probes u8 · block_words u16 · blocks u32 ·
+//!              capacity u64 · items u64 · error rate f64                            32 bytes
+//!
+//!              1 u8, classic · rule u8 · probes u16 · bits u64 · bytes u64 ·
+//!              capacity u64 · items u64 · error rate f64                            44 bytes
+//!              rule: 0 remainder, 1 low bits, 2 prime, 3 mitz32, 4 mitz64
+//!
+//!   record     1, shard, of native filters: number of the shard u16 · number of shards u16
+//!
+//!              2, pages, of native filters with at most one layer, which is below them:
+//!              tag bits u8 · payload kind u8 · payload bits u8 · doublings u8 ·
+//!              slots of a page u16 · first pages u32 · capacity u64 · copies u64
+//!              payload kind: 0 nothing, 1 counts, 2 generations (filter/pages/plan.rs)
+//!
+//!              3, window, of filters in pages:
+//!              span u8: 0 time, 1 items · generations u8 · refresh u8 · milliseconds u64 ·
+//!              number u64 · oldest u64 · floor u64 · page u64 · changes u8 ·
+//!              for each generation: start i64 · items u64
 //! ```
 //!
 //! `present` is the place (`body.rs`) up to which bits and pages follow: all of a complete filter,
-//! less while BF.LOADCHUNK fills it, none in a dump.
+//! less while BF.LOADCHUNK fills it, none in a dump. Records are properties that most filters lack.
 //!
-//! Records are properties that most filters lack. A new family, kind or property takes the next
-//! number. A new meaning of the bits gets a new version.
-//!
-//! ```text
-//!   kind 1, shard, of native filters: number of the shard u16, number of shards u16
-//!   kind 2, pages, of native filters with at most one layer, which is below them:
-//!   ┌──────────┬─────────┬─────────┬───────────┬─────────┬─────────────┬──────────┬────────┐
-//!   │ tag bits │ payload │ payload │ doublings │ slots of│ first pages │ capacity │ copies │
-//!   │ u8       │ kind u8 │ bits u8 │ u8        │ a page  │ u32         │ u64      │ u64    │
-//!   │          │         │         │           │ u16     │             │          │        │
-//!   └──────────┴─────────┴─────────┴───────────┴─────────┴─────────────┴──────────┴────────┘
-//!   payload kind: 0 nothing, 1 counts, 2 generations (filter/pages/plan.rs)
-//!   kind 3, window, of filters in pages; then start i64 and items u64 of each generation:
-//!   ┌──────┬────────┬─────────┬────────┬────────┬────────┬───────┬──────┬─────────┐
-//!   │ span │ gener- │ refresh │ milli- │ number │ oldest │ floor │ page │ changes │
-//!   │ u8   │ ations │ u8      │ seconds│ u64    │ u64    │ u64   │ u64  │ u8      │
-//!   │      │ u8     │         │ u64    │        │        │       │      │         │
-//!   └──────┴────────┴─────────┴────────┴────────┴────────┴───────┴──────┴─────────┘
-//! ```
-//!
-//! Kinds of records ascend, so no kind occurs twice; 0 is not a kind. A header that breaks this is
-//! refused, so that each filter has exactly one header. Chunks of a dump are matched by the header
-//! (`Plan::dump_identity`).
+//! Kinds of records ascend; 0 is not a kind. So each filter has exactly one header, by which the
+//! chunks of a dump are matched (`Plan::dump_identity`). A new family, kind or property takes the
+//! next number; a new meaning of the bits gets a new version.
 //!
 //! A release that does not know a record of a kind below 32,768 refuses the header, because the
-//! filter is not the same without that record. Records of kinds from 32,768 on are optional: such a
-//! release skips the record, and does not write it again. The identities of a filter
-//! (`Plan::dump_identity`, `Plan::identity`) leave optional records out.
+//! filter is not the same without that record. It skips records of other kinds, does not write them
+//! again, and leaves them out of the identities of a filter.
 
 use crate::{
     codec::{
         Error,
         reader::{Reader, open, seal},
+        redisbloom,
     },
     filter::{
         Classic, Error as FilterError, Expansion, Family, Geometry, LayerPlan, MAX_LAYERS,
-        PagedPlan, Plan, RedisBloom, Rule, Rules, Shape, Span, Valkey,
+        PagedPlan, Plan, Rule, Rules, Shape, Span, Valkey,
         paged::{Generation, Sweep, Window},
         pages::{self, END, Payload},
     },
@@ -78,32 +63,12 @@ use crate::{
 pub(super) const MAGIC: &str = "rbloom";
 /// Bytes of the shortest layer.
 const LAYER: usize = 32;
-/// Layer kinds.
-const BLOCKED: u8 = 0;
-const CLASSIC: u8 = 1;
-/// Families.
-const OWN: u8 = 0;
-const REDISBLOOM: u8 = 1;
-const VALKEY: u8 = 2;
-const GUAVA: u8 = 3;
 /// Kinds of records.
 const SHARD: u16 = 1;
 const PAGES: u16 = 2;
 const WINDOW: u16 = 3;
 /// Records of kinds from this one on are optional: a release that does not know them skips them.
 const OPTIONAL: u16 = 1 << 15;
-/// Kinds of payloads.
-const NOTHING: u8 = 0;
-const COUNT: u8 = 1;
-const GENERATION: u8 = 2;
-/// Spans of a window.
-const TIME: u8 = 0;
-const ITEMS: u8 = 1;
-/// Bytes of a generation.
-const GENERATION_BYTES: usize = 16;
-/// Options of the family `REDISBLOOM`.
-const EXACT: u8 = 1;
-const HASH64: u8 = 4;
 /// Rules of a classic layer, by their numbers.
 const RULES: [Rule; 5] = [Rule::Remainder, Rule::LowBits, Rule::Prime, Rule::Mitz32, Rule::Mitz64];
 
@@ -130,7 +95,6 @@ impl Plan {
             records.extend(paged.window.as_ref().map(|window| (WINDOW, put_window(window))));
         }
         let mut out = open(MAGIC);
-        out.reserve(self.layers.len().saturating_add(2).saturating_mul(LAYER));
         out.extend(self.seed.to_le_bytes());
         out.extend(self.error_rate.to_le_bytes());
         out.extend(self.expansion.factor().unwrap_or(0).to_le_bytes());
@@ -168,30 +132,27 @@ impl Plan {
 
 fn put_family(family: Family, out: &mut Vec<u8>) {
     match family {
-        Family::Native => out.push(OWN),
-        Family::RedisBloom(RedisBloom { hash64, rounds }) => {
-            let exact = if rounds { 0 } else { EXACT };
-            out.extend([REDISBLOOM, exact | if hash64 { HASH64 } else { 0 }]);
-        }
+        Family::Native => out.push(0),
+        Family::RedisBloom(family) => out.extend([1, redisbloom::options_of(family)]),
         Family::Valkey(Valkey { seed, tightening }) => {
-            out.push(VALKEY);
+            out.push(2);
             out.extend(seed);
             out.extend(tightening.to_le_bytes());
         }
-        Family::Guava => out.push(GUAVA),
+        Family::Guava => out.push(3),
     }
 }
 
 fn put_layer(layer: &LayerPlan, out: &mut Vec<u8>) {
     match layer.shape {
         Shape::Blocked(geometry) => {
-            out.extend([BLOCKED, geometry.probes]);
+            out.extend([0, geometry.probes]);
             out.extend(geometry.block_words.to_le_bytes());
             out.extend(geometry.blocks.to_le_bytes());
         }
         Shape::Classic(classic) => {
             let rule = RULES.iter().position(|rule| *rule == classic.rule).unwrap_or(0);
-            out.extend([CLASSIC, rule as u8]);
+            out.extend([1, rule as u8]);
             out.extend(classic.probes.to_le_bytes());
             out.extend(classic.bits.to_le_bytes());
             out.extend(classic.bytes.to_le_bytes());
@@ -208,9 +169,9 @@ fn put_shard(shard: Shard) -> Vec<u8> {
 
 fn put_pages(PagedPlan { capacity, pages, copies, .. }: &PagedPlan) -> Vec<u8> {
     let (payload, bits) = match pages.payload {
-        Payload::Nothing => (NOTHING, 0),
-        Payload::Count { bits } => (COUNT, bits),
-        Payload::Generation { bits } => (GENERATION, bits),
+        Payload::Nothing => (0, 0),
+        Payload::Count(bits) => (1, bits),
+        Payload::Generation(bits) => (2, bits),
     };
     let mut out = vec![pages.tag_bits, payload, bits, pages.doublings];
     out.extend(pages.page_slots.to_le_bytes());
@@ -223,8 +184,8 @@ fn put_pages(PagedPlan { capacity, pages, copies, .. }: &PagedPlan) -> Vec<u8> {
 fn put_window(window: &Window) -> Vec<u8> {
     let Window { rules, generations, number, sweep } = window;
     let (span, milliseconds) = match rules.span {
-        Span::Time(milliseconds) => (TIME, milliseconds),
-        Span::Items => (ITEMS, 0),
+        Span::Time(milliseconds) => (0, milliseconds),
+        Span::Items => (1, 0),
     };
     let mut out = vec![span, rules.generations, u8::from(rules.refresh)];
     for number in [milliseconds, *number, sweep.oldest, sweep.floor, sweep.page] {
@@ -243,18 +204,14 @@ pub(super) fn decode(bytes: &[u8]) -> Result<(Plan, u64), Error> {
     let mut reader = Reader::sealed(bytes, MAGIC)?;
     let (seed, error_rate, factor) = (reader.u64()?, reader.f64()?, reader.u32()?);
     let (count, present) = (reader.u32()? as usize, reader.u64()?);
-    let family = family(&mut reader)?;
-    let mut plan = Plan { family, seed, error_rate, ..Plan::default() };
+    let (family, expansion) = (family(&mut reader)?, Expansion::stored(factor));
+    let mut plan = Plan { family, seed, error_rate, expansion, ..Plan::default() };
     records(&mut reader, &mut plan)?;
-    plan.expansion = match family {
-        Family::Native => Expansion::new(u64::from(factor))?,
-        Family::RedisBloom(_) | Family::Valkey(_) | Family::Guava => Expansion::stored(factor),
-    };
     if count > MAX_LAYERS {
         return Err(FilterError::Layers.into());
     }
     // Memory is reserved for a count only if the bytes of its layers are present.
-    if reader.left() / LAYER < count {
+    if reader.0.len() / LAYER < count {
         return Err(Error::Truncated);
     }
     plan.layers.try_reserve_exact(count).map_err(|_| FilterError::OutOfMemory(count as u64))?;
@@ -274,16 +231,10 @@ pub(super) fn decode(bytes: &[u8]) -> Result<(Plan, u64), Error> {
 
 fn family(reader: &mut Reader) -> Result<Family, Error> {
     match reader.u8()? {
-        OWN => Ok(Family::Native),
-        REDISBLOOM => match reader.u8()? {
-            options if options & !(EXACT | HASH64) == 0 => Ok(Family::RedisBloom(RedisBloom {
-                hash64: options & HASH64 != 0,
-                rounds: options & EXACT == 0,
-            })),
-            _ => Err(UNKNOWN),
-        },
-        VALKEY => Ok(Family::Valkey(Valkey { seed: reader.array()?, tightening: reader.f64()? })),
-        GUAVA => Ok(Family::Guava),
+        0 => Ok(Family::Native),
+        1 => redisbloom::family_of(reader.u8()?).map(Family::RedisBloom).ok_or(UNKNOWN),
+        2 => Ok(Family::Valkey(Valkey { seed: reader.array()?, tightening: reader.f64()? })),
+        3 => Ok(Family::Guava),
         _ => Err(UNKNOWN),
     }
 }
@@ -294,7 +245,7 @@ fn records(reader: &mut Reader, plan: &mut Plan) -> Result<(), Error> {
     let mut last = 0;
     for _ in 0..reader.u16()? {
         let (kind, length) = (reader.u16()?, reader.u32()?);
-        let mut record = Reader::plain(reader.bytes(length as usize)?);
+        let mut record = Reader(reader.bytes(length as usize)?);
         if kind <= last {
             return Err(Error::Malformed("records out of order"));
         }
@@ -323,9 +274,9 @@ fn shard(record: &mut Reader) -> Result<Shard, Error> {
 fn pages(record: &mut Reader) -> Result<PagedPlan, Error> {
     let [tag_bits, kind, bits, doublings] = record.array()?;
     let payload = match (kind, bits) {
-        (NOTHING, 0) => Payload::Nothing,
-        (COUNT, bits) => Payload::Count { bits },
-        (GENERATION, bits) => Payload::Generation { bits },
+        (0, 0) => Payload::Nothing,
+        (1, bits) => Payload::Count(bits),
+        (2, bits) => Payload::Generation(bits),
         _ => return Err(UNKNOWN),
     };
     let (page_slots, first_pages) = (record.u16()?, record.u32()?);
@@ -336,8 +287,8 @@ fn pages(record: &mut Reader) -> Result<PagedPlan, Error> {
 fn window(record: &mut Reader) -> Result<Window, Error> {
     let [span, generations, refresh] = record.array()?;
     let span = match (span, record.u64()?) {
-        (TIME, milliseconds) => Span::Time(milliseconds),
-        (ITEMS, 0) => Span::Items,
+        (0, milliseconds) => Span::Time(milliseconds),
+        (1, 0) => Span::Items,
         _ => return Err(UNKNOWN),
     };
     if refresh > 1 {
@@ -347,12 +298,12 @@ fn window(record: &mut Reader) -> Result<Window, Error> {
     let [number, oldest, floor, page] =
         [record.u64()?, record.u64()?, record.u64()?, record.u64()?];
     let sweep = Sweep { oldest, floor, page, changes: record.u8()? };
-    // `Plan::check` bounds the number of generations.
-    if record.left() > rules.most_generations().saturating_mul(GENERATION_BYTES) {
+    // `Plan::check` bounds their number, but after they are allocated.
+    if record.0.len() > rules.most_generations().saturating_mul(16) {
         return Err(UNKNOWN);
     }
     let mut generations = Vec::new();
-    while record.left() > 0 {
+    while !record.0.is_empty() {
         generations.push(Generation { start: record.u64()? as i64, items: record.u64()? });
     }
     Ok(Window { rules, generations, number, sweep })
@@ -360,11 +311,11 @@ fn window(record: &mut Reader) -> Result<Window, Error> {
 
 fn shape(reader: &mut Reader) -> Result<Shape, Error> {
     match reader.u8()? {
-        BLOCKED => {
+        0 => {
             let (probes, block_words) = (reader.u8()?, reader.u16()?);
             Ok(Shape::Blocked(Geometry { blocks: reader.u32()?, block_words, probes }))
         }
-        CLASSIC => {
+        1 => {
             let rule = *RULES.get(usize::from(reader.u8()?)).ok_or(UNKNOWN)?;
             let (probes, bits, bytes) = (reader.u16()?, reader.u64()?, reader.u64()?);
             Ok(Shape::Classic(Classic { bits, bytes, probes, rule }))

@@ -2,11 +2,11 @@
 //!
 //! Memory is allocated as bits and pages arrive, so a forged size costs nothing.
 
-use super::{Body, page_records, stream};
+use super::{Body, body, stream};
 use crate::{
     codec::Error,
     filter::{
-        Demand, Error as FilterError, Filter, Plan,
+        Demand, Error as FilterError, Filter, LayerPlan, Plan,
         paged::{Paged, Sweep, Window},
         pages::{END, Pieces},
     },
@@ -37,62 +37,40 @@ pub enum Taken {
 /// A part of a filter: the first of its bits and pages. It answers no query yet.
 #[derive(Debug)]
 pub struct Load {
-    /// The layers, or the one below the pages.
-    filter: Option<Filter>,
+    /// The plan as of the newest chunk.
+    pub(super) plan: Plan,
+    /// The layers, or the one below the pages: to measure and to move, not to query.
+    pub(crate) filter: Option<Filter>,
+    /// The pages of a filter that has any.
+    pub(super) pieces: Option<Pieces>,
     /// Bytes of bits that were received.
     bits: u64,
     /// Bytes of bits that are allocated.
     room: u64,
-    paged: Option<Arriving>,
-}
-
-/// Pages that arrive.
-#[derive(Debug)]
-struct Arriving {
-    /// The plan as of the newest chunk.
-    plan: Plan,
-    pieces: Pieces,
 }
 
 impl Load {
     /// Begins with the header of a filter of at most `ceiling` bytes of bits.
-    pub(super) fn new(plan: Plan, ceiling: u64) -> Result<Self, FilterError> {
+    pub(crate) fn new(plan: Plan, ceiling: u64) -> Result<Self, FilterError> {
         let filter = (!plan.layers.is_empty()).then(|| plan.begin(ceiling)).transpose()?;
         let room = filter.as_ref().map_or(0, Filter::room);
         let pieces = plan.paged.as_ref().map(|paged| Pieces::new(paged.pages, 0));
-        let paged = pieces.map(|pieces| Arriving { plan, pieces });
-        Ok(Self { filter, bits: 0, room, paged })
-    }
-
-    /// The layers, to measure, not to query; `None` in pages without a layer below.
-    pub fn filter(&self) -> Option<&Filter> {
-        self.filter.as_ref()
-    }
-
-    /// The layers, for defragmentation.
-    pub fn filter_mut(&mut self) -> Option<&mut Filter> {
-        self.filter.as_mut()
+        Ok(Self { plan, filter, pieces, bits: 0, room })
     }
 
     /// The filter, if it has no pages.
     pub fn layered(&self) -> Option<&Filter> {
-        if self.paged.is_none() { self.filter() } else { None }
+        self.filter.as_ref().filter(|_| self.pieces.is_none())
     }
 
-    pub(super) fn pieces(&self) -> Option<&Pieces> {
-        self.paged.as_ref().map(|paged| &paged.pieces)
-    }
-
-    pub(super) fn plan(&self) -> Plan {
-        match &self.paged {
-            Some(paged) => paged.plan.clone(),
-            None => self.filter().map(Plan::of).unwrap_or_default(),
-        }
+    /// The numbers of its layers, or of the layer below the pages.
+    pub fn layer_plans(&self) -> &[LayerPlan] {
+        &self.plan.layers
     }
 
     /// The place up to which bits and pages were received.
     pub fn received(&self) -> u64 {
-        self.bits.saturating_add(self.pieces().map_or(0, Pieces::end))
+        self.bits.saturating_add(self.pieces.as_ref().map_or(0, Pieces::end))
     }
 
     /// Bytes of bits and pages that are allocated. For bits, each layer has room for at most eight
@@ -103,20 +81,20 @@ impl Load {
 
     /// Bytes of pages.
     pub fn page_bytes(&self) -> u64 {
-        self.pieces().map_or(0, Pieces::bytes)
+        self.pieces.as_ref().map_or(0, Pieces::bytes)
     }
 
     fn total(&self) -> u64 {
-        self.filter().map_or(0, Filter::bit_bytes)
+        self.filter.as_ref().map_or(0, Filter::bit_bytes)
     }
 
     /// Whether nothing more follows.
     pub(super) fn is_complete(&self) -> bool {
-        self.bits == self.total() && self.pieces().is_none_or(|pieces| pieces.end() == END)
+        self.bits == self.total() && self.pieces.as_ref().is_none_or(|pieces| pieces.end() == END)
     }
 
-    /// Takes bits or records of pages from the place `from` to the place `to`; returns whether that
-    /// changed anything. If it needs memory, `ceiling` gets what is allocated and wanted.
+    /// Takes bits or records of pages between two places; returns whether that changed anything.
+    /// If it needs memory, `ceiling` gets what is allocated and wanted.
     pub(super) fn take_part(
         &mut self,
         (from, to): (u64, u64),
@@ -132,16 +110,14 @@ impl Load {
             return self.take_bits((from, to), bytes, ceiling);
         };
         let present = self.bytes();
-        let Some(paged) = self.paged.as_mut().filter(|_| self.bits == total) else {
-            return Err(Error::Order { from, to, received });
-        };
+        let pieces = self.pieces.as_mut().ok_or(Error::Order { from, to, received })?;
         if to > received {
             let wanted = present.saturating_add(bytes.len() as u64);
             Demand { present, wanted }.check(ceiling)?;
         }
-        let mut pieces = paged.pieces.from(position);
-        page_records::read(bytes, &mut pieces)?;
-        Ok(paged.pieces.append(pieces, copies)?)
+        let mut later = pieces.from(position);
+        body::read_pages(bytes, &mut later)?;
+        Ok(pieces.append(later, copies)?)
     }
 
     fn take_bits(
@@ -181,26 +157,19 @@ impl Load {
         Ok(true)
     }
 
-    /// Takes the numbers of a newer chunk, if it has any. If the state of a window's pass over the
-    /// pages differs, the pass begins again: it may have missed pages of the copy, and chunks may
-    /// come from different servers.
-    pub(super) fn renew(&mut self, plan: Option<Plan>) {
-        let Some(mut plan) = plan else {
-            return;
-        };
-        let Some(paged) = &mut self.paged else {
-            if let (Some(filter), Some(newest)) = (&mut self.filter, plan.layers.last()) {
-                filter.newest_mut().set_counted(newest.items);
-            }
-            return;
-        };
-        if let (Some(old), Some(new)) = (window(&mut paged.plan), window(&mut plan))
+    /// Takes the numbers of a newer chunk. If the state of a window's pass over the pages differs,
+    /// the pass begins again: it may have missed pages of the copy.
+    pub(super) fn renew(&mut self, mut plan: Plan) {
+        if let (Some(filter), Some(newest)) = (&mut self.filter, plan.layers.last()) {
+            filter.newest_mut().counted = newest.items;
+        }
+        if let (Some(old), Some(new)) = (window(&mut self.plan), window(&mut plan))
             && old.sweep != new.sweep
         {
             let oldest = old.sweep.oldest.min(new.sweep.oldest);
             new.sweep = Sweep { oldest, page: 0, ..new.sweep };
         }
-        paged.plan = plan;
+        self.plan = plan;
     }
 
     /// The filter, after everything was taken. What is left here is empty.
@@ -209,24 +178,21 @@ impl Load {
     /// `Error::Filter` with `OutOfMemory`: another try may succeed. Others if the pages are not
     /// those of the header.
     pub fn finish(&mut self) -> Result<Stored, Error> {
-        let Some(Arriving { plan, pieces }) = &mut self.paged else {
+        let Some(pieces) = &mut self.pieces else {
             return self.filter.take().map(Stored::Layers).ok_or(Error::Truncated);
         };
-        // The last chunk has set the numbers of the plan. They are checked before `pieces` gives up
-        // its pages, so that after a refusal all pages are still here.
-        plan.check()?;
-        let pages = pieces.finish(plan.copies())?;
+        // Checked before `pieces` gives up its pages, so that a refusal leaves them here.
+        self.plan.check()?;
+        let pages = pieces.finish(self.plan.copies())?;
         let base = self.filter.take().map(Filter::into_newest);
-        Ok(Stored::Pages(plan.with_pages(base, pages)))
+        Ok(Stored::Pages(self.plan.with_pages(base, pages)))
     }
 
     /// Copies the incomplete filter, if there is memory.
     pub fn duplicate(&self) -> Result<Self, FilterError> {
-        let filter = self.filter().map(Filter::duplicate).transpose()?;
-        let paged = self.paged.as_ref().map(|Arriving { plan, pieces }| {
-            Ok::<_, FilterError>(Arriving { plan: plan.clone(), pieces: pieces.duplicate()? })
-        });
-        Ok(Self { filter, bits: self.bits, room: self.room, paged: paged.transpose()? })
+        let filter = self.filter.as_ref().map(Filter::duplicate).transpose()?;
+        let pieces = self.pieces.as_ref().map(Pieces::duplicate).transpose()?;
+        Ok(Self { plan: self.plan.clone(), filter, pieces, ..*self })
     }
 }
 

@@ -6,14 +6,13 @@
 //!   load     a filter of which header and pieces arrive
 //!   rdb      RDB, DUMP, full sync: a header, then strings of 1 MiB
 //!   dump     BF.SCANDUMP, BF.LOADCHUNK, the rewritten AOF: a header, then chunks of at most 16 MiB
-//!   stream   bits as bytes; page_records: pages as bytes
+//!   stream   bits as bytes
 //! ```
 
 mod body;
 pub mod dump;
 pub(super) mod header;
 mod load;
-mod page_records;
 pub mod rdb;
 pub(super) mod stream;
 

@@ -1,5 +1,5 @@
 //! RDB and DUMP, encoding version 100: one string with the header (`header.rs`), then the bits of
-//! all layers and the records of pages (`page_records.rs`) in strings of 1 MiB. No string has both,
+//! all layers and the records of pages (`body.rs`) in strings of 1 MiB. No string has both,
 //! and a record lies in one string.
 //!
 //! ```text
@@ -8,11 +8,11 @@
 //!   └────────┴─────────────┴─ ─ ─┴───────────┴──────────────┴─ ─ ─┴────────────┘
 //! ```
 //!
-//! The server compresses each string into a second buffer of its size. With strings of 1 MiB,
-//! saving a filter of 4 GiB takes 2 MiB of extra memory. The RDB's own checksum covers bits and
-//! pages. The invariants of pages are checked all the same.
+//! The server compresses each string into a second buffer of its size, so a filter of any size
+//! takes 2 MiB more while it is saved. The RDB's own checksum covers bits and pages. The invariants
+//! of pages are checked all the same.
 
-use super::{Body, Load, Stored, header, page_records};
+use super::{Body, Load, Stored, body, header};
 use crate::{
     codec::{
         Error,
@@ -43,8 +43,8 @@ pub fn save<'a>(filter: impl Into<Body<'a>>, sink: &mut impl Sink) {
 /// Reads the strings that [`save`] wrote, into a filter of at most `ceiling` bytes of bits or
 /// pages.
 ///
-/// Memory is allocated as they arrive. A filter that the allocator refuses is read to its end all
-/// the same, so that what comes after it can be read.
+/// A filter that the allocator refuses is read to its end all the same, so that what comes after it
+/// can be read.
 ///
 /// # Errors
 /// Any [`Error`]; nothing stays allocated.
@@ -63,7 +63,7 @@ pub fn load(source: &mut impl Source, ceiling: u64) -> Result<Stored, Error> {
         let bytes = string.as_ref();
         let from = place;
         // `behind` refuses an empty string, so the loop ends.
-        place = page_records::behind(bits, from, bytes)?;
+        place = body::behind(bits, from, bytes)?;
         if place > present {
             return Err(Error::TooBig { from, to: place, total });
         }

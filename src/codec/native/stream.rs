@@ -1,9 +1,6 @@
 //! The bits of all layers, oldest first, as one stream: byte i has the bits 8 i to 8 i + 7, least
 //! significant first. A layer is a whole number of words, so a position in the stream that is a
 //! multiple of 8 starts a word.
-//!
-//! `Filter::layer_at` finds the layer of a position by binary search, because a dump of another
-//! product may have as many chunks as layers.
 
 #![expect(
     clippy::arithmetic_side_effects,
@@ -77,10 +74,7 @@ pub(in crate::codec) fn layer(
 /// The words of `bytes`; the last one is padded with zeros.
 pub(super) fn words(bytes: &[u8]) -> impl Iterator<Item = u64> {
     let (words, rest) = bytes.as_chunks::<{ WORD as usize }>();
-    let mut last = [0; WORD as usize];
-    for (to, from) in last.iter_mut().zip(rest) {
-        *to = *from;
-    }
-    let last = (!rest.is_empty()).then_some(last);
+    let padded = || std::array::from_fn(|at| rest.get(at).copied().unwrap_or(0));
+    let last = (!rest.is_empty()).then(padded);
     words.iter().copied().chain(last).map(u64::from_le_bytes)
 }

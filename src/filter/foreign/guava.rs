@@ -1,28 +1,18 @@
-//! Guava's filters: the hash, and the capacity and rate of a number of bits and probes.
+//! Guava's filters: the capacity and rate of a number of bits and probes.
 //!
 //! ```text
-//!   hash of an item    MurmurHash3, 128 bits, seed 0, of its bytes
 //!   design point       n = bits / k * ln(2): half of the bits are set, and the rate is 2^-k
 //!   items in it        n = -bits / k * ln(1 - fill)
 //! ```
 //!
-//! Guava's files contain only bits and probes. The rule of the layer says which of its two
-//! strategies gives the positions (`layer/classic/positions.rs`). Such a filter never grows,
-//! because Guava has no rule for growth.
+//! Guava's files contain only bits and probes. Such a filter never grows, because Guava has no rule
+//! for growth.
 
-use super::murmur3;
-use crate::filter::hash::Hash;
-
-const LN2: f64 = std::f64::consts::LN_2;
-
-pub(in crate::filter) fn hash(item: &[u8]) -> Hash {
-    let [block, probes] = murmur3::hash128(item);
-    Hash { block, probes }
-}
+use std::f64::consts::LN_2;
 
 /// Capacity and rate at the design point for this many bits and probes, both at least 1.
 pub fn design(bits: u64, probes: u16) -> (u64, f64) {
-    let capacity = (bits as f64 / f64::from(probes) * LN2).round() as u64;
+    let capacity = (bits as f64 / f64::from(probes) * LN_2).round() as u64;
     (capacity.max(1), libm::ldexp(1.0, -i32::from(probes)))
 }
 

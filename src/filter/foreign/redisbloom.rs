@@ -13,14 +13,13 @@
 //!   next layer      rate / 2, capacity * expansion, whichever version made the last one
 //! ```
 //!
-//! A filter from RedisBloom grows as it would have in RedisBloom, so it always gives RedisBloom's
-//! answers, false positives included. A stored shape that does not follow from (capacity, rate) is
-//! forged (`fits`).
+//! A filter grows as it would have in RedisBloom, so it always gives RedisBloom's answers, false
+//! positives included. A stored shape that does not follow from capacity and rate is forged.
 //!
-//! The logarithm is `libm`'s (`sizing/mod.rs`). It differs from the C library's by at most the last
-//! bit. At powers of two, where k depends on it, both are exact.
+//! The logarithm is `libm`'s. It differs from the C library's by at most the last bit. At powers of
+//! two, where k depends on it, both are exact.
 
-use super::murmur2;
+use super::{ROUNDING, murmur};
 use crate::filter::{
     hash::Hash,
     layer::{Classic, LayerPlan, Rule, Shape},
@@ -31,7 +30,7 @@ use crate::filter::{
 pub struct RedisBloom {
     /// MurmurHash64A (since 2.0) if true, else the 32-bit MurmurHash2.
     pub hash64: bool,
-    /// Whether a new layer is rounded up to a power of two of bits (before 2.2).
+    /// Whether a new layer has the rounded form (before 2.2).
     pub rounds: bool,
 }
 
@@ -61,12 +60,12 @@ pub fn probes(bits_per_item: f64) -> u64 {
     (LN2 * bits_per_item).ceil() as u64
 }
 
-/// The highest rate of a new filter: RedisBloom 8 lowers a higher rate to this one.
+/// RedisBloom 8 lowers a higher rate of a new filter to this one.
 pub const MAX_RATE: f64 = 0.25;
 
 /// The rate of a filter whose first layer has the rate `first`. The rate of a stack is the sum over
 /// its layers: twice `first`. Before 2.2 the first layer got the whole rate, so `first` may be
-/// above one half. Nothing that is stored says which version made a filter.
+/// above one half.
 #[must_use]
 pub fn error_rate(first: f64, scales: bool) -> f64 {
     if scales { (first / LAYER_RATE_RATIO).min(1.0 - f64::EPSILON) } else { first }
@@ -78,51 +77,41 @@ impl RedisBloom {
 
     /// The hash of an item: a and b of its positions a + i b in a classic layer.
     pub(in crate::filter) fn hash(self, item: &[u8]) -> Hash {
-        let (start, step) = if self.hash64 {
-            let start = murmur2::hash64(item, SEED_64);
-            (start, murmur2::hash64(item, start))
+        if self.hash64 {
+            let block = murmur::hash64(item, SEED_64);
+            Hash { block, probes: murmur::hash64(item, block) }
         } else {
-            let start = murmur2::hash32(item, SEED_32);
-            (u64::from(start), u64::from(murmur2::hash32(item, start)))
-        };
-        Hash { block: start, probes: step }
+            let start = murmur::hash32(item, SEED_32);
+            Hash { block: start.into(), probes: murmur::hash32(item, start).into() }
+        }
     }
 
-    /// A layer for `capacity` items at `rate`; `None` if RedisBloom refuses it.
-    pub(in crate::filter) fn layer(self, capacity: u64, rate: f64) -> Option<LayerPlan> {
-        if capacity == 0 || !(rate > 0.0 && rate < 1.0) {
-            return None;
-        }
+    /// A layer for `capacity` items at `rate`, in [0, 1); `None` if RedisBloom refuses it.
+    pub(in crate::filter) fn layer(self, mut capacity: u64, rate: f64) -> Option<LayerPlan> {
         let per_item = bits_per_item(rate);
         let wanted = capacity as f64 * per_item;
+        // A rate of 0 has too many.
         let probes = u16::try_from(probes(per_item)).ok()?;
-        let (capacity, shape) = if self.rounds {
-            if !(1.0..MAX_LAYER_BITS).contains(&wanted) {
-                return None;
-            }
+        if wanted >= MAX_LAYER_BITS {
+            return None;
+        }
+        let (bits, bytes, rule) = if self.rounds {
             // The power of two above: 2^n <= wanted < 2^(n+1).
-            let bits = 2 << (wanted as u64).ilog2();
+            let bits = 2 << (wanted as u64).checked_ilog2()?;
             let spare = (bits as f64 - wanted) as u64;
-            let shape = Classic { bits, bytes: (bits / 8).max(8), probes, rule: Rule::LowBits };
-            (capacity.saturating_add((spare as f64 / per_item) as u64), shape)
+            capacity = capacity.saturating_add((spare as f64 / per_item) as u64);
+            (bits, (bits / 8).max(8), Rule::LowBits)
         } else {
-            if wanted >= MAX_LAYER_BITS {
-                return None;
-            }
             let words = (wanted as u64).max(1).div_ceil(64);
-            let shape =
-                Classic { bits: words * 64, bytes: words * 8, probes, rule: Rule::Remainder };
-            (capacity, shape)
+            (words * 64, words * 8, Rule::Remainder)
         };
-        Some(LayerPlan { capacity, items: 0, error_rate: rate, shape: Shape::Classic(shape) })
+        let shape = Shape::Classic(Classic { bits, bytes, probes, rule });
+        Some(LayerPlan { capacity, items: 0, error_rate: rate, shape })
     }
 }
 
 /// The most bits of a layer; far more than memory holds.
 const MAX_LAYER_BITS: f64 = (1_u64 << 61) as f64;
-
-/// The relative error of a logarithm, a division and a product of doubles: one bit each.
-const ROUNDING: f64 = 1e-15;
 
 /// Whether some version of RedisBloom gives a layer of `capacity` items at `rate` this shape.
 pub fn fits(shape: &Classic, capacity: u64, rate: f64) -> bool {
@@ -135,8 +124,8 @@ pub fn fits(shape: &Classic, capacity: u64, rate: f64) -> bool {
     match shape.rule {
         Rule::Remainder => {
             // Any number in this range may be `wanted` truncated.
-            let least = ((wanted * (1.0 - ROUNDING)) as u64).max(1);
-            let most = ((wanted * (1.0 + ROUNDING)) as u64).max(1);
+            let [least, most] =
+                [1.0 - ROUNDING, 1.0 + ROUNDING].map(|by| ((wanted * by) as u64).max(1));
             let within = |unit: u64, found: u64| {
                 (least.div_ceil(unit)..=most.div_ceil(unit)).contains(&found)
             };

@@ -4,22 +4,18 @@
 //!   seed, 32 bytes   ┌ key 1, 16 bytes ┬ key 2, 16 bytes ┐
 //!   hash of an item  a = SipHash-1-3(key 1), b = SipHash-1-3(key 2)
 //!                    of its length as u64 and its bytes
-//!   bytes            ceil(capacity * ln(rate) / (-8 ln(2)^2))
-//!   probes           k = round(8 bytes / capacity * ln(2)), at least 1
 //!   layer n          rate * tightening^n, the capacity of the one before * expansion
 //! ```
 //!
-//! The formulas are those of the crate `bloomfilter` 3, on which valkey-bloom is built; the
-//! positions are in `layer/classic/positions.rs`. A filter grows as it would have in valkey-bloom.
-//! A shape that does not follow from capacity and rate is forged (`fits`).
-//!
-//! With a ratio of one half, the union of the layers reaches twice the rate that was set, as it
-//! does in valkey-bloom.
+//! The formulas are those of the crate `bloomfilter` 3, on which valkey-bloom is built. A filter
+//! grows as it would have in valkey-bloom. A shape that does not follow from capacity and rate is
+//! forged. With a ratio of one half, the union of the layers reaches twice the rate that was set.
 
 use std::{f64::consts::LN_2, hash::Hasher};
 
 use siphasher::sip::SipHasher13;
 
+use super::ROUNDING;
 use crate::filter::{
     hash::Hash,
     layer::{Classic, LayerPlan, MAX_BITS, Rule, Shape},
@@ -80,17 +76,13 @@ impl Valkey {
 
     /// A layer for `capacity` items at `rate`; `None` if valkey-bloom would refuse it.
     pub(in crate::filter) fn layer(capacity: u64, rate: f64) -> Option<LayerPlan> {
-        let bytes = wanted(capacity, rate);
-        if capacity == 0 || !(1.0..(MAX_BITS / 8) as f64).contains(&bytes.ceil()) {
+        let bytes = wanted(capacity, rate).ceil();
+        if !(1.0..(MAX_BITS / 8) as f64).contains(&bytes) {
             return None;
         }
-        let bytes = bytes.ceil() as u64;
-        let shape = Classic {
-            bits: bytes * 8,
-            bytes,
-            probes: u16::try_from(probes(bytes * 8, capacity)).ok()?,
-            rule: Rule::Prime,
-        };
+        let (bytes, bits) = (bytes as u64, bytes as u64 * 8);
+        let probes = u16::try_from(probes(bits, capacity)).ok()?;
+        let shape = Classic { bits, bytes, probes, rule: Rule::Prime };
         Some(LayerPlan { capacity, items: 0, error_rate: rate, shape: Shape::Classic(shape) })
     }
 
@@ -104,9 +96,6 @@ impl Valkey {
             && u64::from(shape.probes) == probes(shape.bits, capacity)
     }
 }
-
-/// The relative error of a logarithm, a product and a division of doubles: one bit each.
-const ROUNDING: f64 = 1e-15;
 
 /// Bytes of a layer, before rounding up.
 fn wanted(capacity: u64, rate: f64) -> f64 {

@@ -1,24 +1,23 @@
-//! The bit array of a layer: 64-bit words, zeroed lazily; the allocator may refuse.
-//!
-//! ```text
-//!   word 0                     word 1
-//!   ┌─┬─┬─┬ ─ ─ ─ ┬──┬──┐      ┌─┬ ─ ─
-//!   │0│1│2│       │62│63│      │64│
-//!   └─┴─┴─┴ ─ ─ ─ ┴──┴──┘      └─┴ ─ ─
-//! ```
+//! The bit array of a layer: 64-bit words, which the kernel zeroes on first touch.
 //!
 //! Bit i of the array is bit i % 64 of word i / 64, least significant first (Lsb0). Stored words
 //! are little-endian, so byte i / 8 holds bit i % 8 on every machine.
 //!
-//! The kernel zeroes a page on first touch. Only `count_ones` uses `bitvec`:
-//! docs/internals/design.md.
+//! Only `count_ones` uses `bitvec`: docs/internals/design.md.
 
 use std::alloc::{Layout, alloc_zeroed};
 
 #[cfg(target_pointer_width = "64")]
 use bitvec::{order::Lsb0, view::BitView};
 
-use crate::filter::{error::Error, geometry::MAX_WORDS};
+use crate::filter::error::Error;
+
+/// The most words of one bit array: the number of a bit has at most 61 bits.
+pub(in crate::filter) const MAX_WORDS: u64 = (u64::MAX >> 3) / 64;
+
+/// The refusal of a layer whose bits cannot be addressed.
+pub(in crate::filter) const NOT_ADDRESSABLE: Error =
+    Error::Ceiling { wanted: u64::MAX, ceiling: MAX_WORDS * 8 };
 
 /// Arrays up to this many words (128 KiB) stay in the processor's caches.
 const CACHED_WORDS: usize = 16_384;
@@ -31,29 +30,23 @@ const CHUNK: usize = 64;
 pub struct Bits(Box<[u64]>);
 
 impl Bits {
-    /// Allocates `words` * 64 zero bits, without touching their pages. `words` is in
-    /// [1, `MAX_WORDS`].
-    ///
-    /// # Errors
-    /// `Error::OutOfMemory` if the allocator refuses or `words` is out of range.
+    /// Allocates `words` * 64 zero bits, without touching their pages. `Error::OutOfMemory` if the
+    /// allocator refuses, or `words` is not in [1, `MAX_WORDS`].
     pub fn zeroed(words: u64) -> Result<Self, Error> {
         let refused = Error::OutOfMemory(words.saturating_mul(8));
-        if !(1..=MAX_WORDS).contains(&words) {
-            return Err(refused);
-        }
-        let len = usize::try_from(words).map_err(|_| refused)?;
+        let len = usize::try_from(words).ok().filter(|_| (1..=MAX_WORDS).contains(&words));
+        let len = len.ok_or(refused)?;
         let layout = Layout::array::<u64>(len).map_err(|_| refused)?;
         // SAFETY: the layout is not of size zero, since `len` is at least 1.
         let memory = unsafe { alloc_zeroed(layout) };
         if memory.is_null() {
             return Err(refused);
         }
+        let words = std::ptr::slice_from_raw_parts_mut(memory.cast::<u64>(), len);
         // SAFETY: 1. `memory` was just allocated by the global allocator with the layout of an
         // array of `len` words, which is what `Box<[u64]>` frees. 2. All `len` words are
         // initialised: zero is a valid `u64`. 3. No other pointer to the memory exists.
-        let words =
-            unsafe { Box::from_raw(std::ptr::slice_from_raw_parts_mut(memory.cast::<u64>(), len)) };
-        Ok(Self(words))
+        Ok(Self(unsafe { Box::from_raw(words) }))
     }
 
     /// The words, in order.
@@ -66,12 +59,8 @@ impl Bits {
         &mut self.0
     }
 
-    /// Copies the array, if there is memory. Pages without a set bit stay untouched in the copy.
-    pub(in crate::filter) fn duplicate(&self) -> Result<Self, Error> {
-        self.extended(self.words().len() as u64)
-    }
-
-    /// Copies the array into one of `words` words, at least as many; the new words are zero.
+    /// Copies the array into one of `words` words, at least as many; the new words are zero. Pages
+    /// without a set bit stay untouched in the copy.
     pub(in crate::filter) fn extended(&self, words: u64) -> Result<Self, Error> {
         // Not `realloc`: it also copies pages without a set bit.
         let mut copy = Self::zeroed(words)?;
@@ -108,8 +97,7 @@ impl Bits {
                 let other = &other.words()[start..start + chunk.len()];
                 chunk.iter_mut().zip(other).for_each(|(to, from)| *to |= from);
             }
-            // Even a write that changes nothing would copy the page during a fork, or make it
-            // resident.
+            // A write that changes nothing would copy the page during a fork, or make it resident.
             if chunk != words {
                 words.copy_from_slice(chunk);
             }
@@ -125,7 +113,7 @@ impl Bits {
             fn compiled(arrays: &[&Bits]) -> (Vec<u64>, u64) {
                 count_union(arrays)
             }
-            if crate::filter::processor::allows_extensions()
+            if crate::filter::allows_extensions()
                 && is_x86_feature_detected!("avx2")
                 && is_x86_feature_detected!("popcnt")
             {
@@ -136,13 +124,20 @@ impl Bits {
         count_union(arrays)
     }
 
-    /// Lets an allocator move the words.
+    /// Lets an allocator move the words: `mover` gets their address and bytes, and returns their
+    /// address.
     ///
     /// # Safety
-    /// As for `relocate` below.
+    /// Another address must point to an allocation of the same allocator and layout with the same
+    /// content, and `mover` must have freed the old one.
     pub unsafe fn relocate(&mut self, mover: impl FnOnce(*mut u8, usize) -> *mut u8) {
-        // SAFETY: the caller's promise.
-        unsafe { relocate(&mut self.0, mover) }
+        let (len, bytes) = (self.0.len(), size_of_val(&*self.0));
+        let old: *mut u64 = Box::into_raw(std::mem::take(&mut self.0)).cast();
+        let at: *mut u64 = mover(old.cast(), bytes).cast();
+        let words = std::ptr::slice_from_raw_parts_mut(at, len);
+        // SAFETY: the old allocation, given up just above, or one equal to it, as the caller
+        // guarantees.
+        self.0 = unsafe { Box::from_raw(words) };
     }
 
     /// The number of set bits. Reads every page.
@@ -164,29 +159,6 @@ impl Bits {
     pub fn prefetch(&self, index: usize) {
         prefetch(self.words().as_ptr().wrapping_add(index));
     }
-}
-
-/// Lets an allocator move an array: `mover` gets its address and bytes, and returns the new address
-/// or null.
-///
-/// # Safety
-/// A new address must point to an allocation of the same allocator and layout with the same
-/// content, and `mover` must have freed the old one. If `mover` returns null, the old allocation
-/// must be untouched.
-pub(in crate::filter) unsafe fn relocate<T>(
-    array: &mut Box<[T]>,
-    mover: impl FnOnce(*mut u8, usize) -> *mut u8,
-) {
-    if array.is_empty() {
-        return;
-    }
-    let (len, bytes) = (array.len(), size_of_val(&**array));
-    let old: *mut T = Box::into_raw(std::mem::take(array)).cast();
-    let new: *mut T = mover(old.cast(), bytes).cast();
-    let at = if new.is_null() { old } else { new };
-    // SAFETY: `at` is the old allocation, given up just above, or one equal to it, as the caller
-    // guarantees.
-    *array = unsafe { Box::from_raw(std::ptr::slice_from_raw_parts_mut(at, len)) };
 }
 
 #[inline(always)]

@@ -16,17 +16,12 @@ impl ItemSet {
         Self(u64::MAX.checked_shr((CHUNK - count) as u32).unwrap_or(0))
     }
 
-    /// The set of one item.
     pub(in crate::filter) fn single(i: usize) -> Self {
         Self(1 << i)
     }
 
     pub(in crate::filter) fn is_empty(self) -> bool {
         self.0 == 0
-    }
-
-    pub(in crate::filter) fn has(self, i: usize) -> bool {
-        self.0 >> i & 1 == 1
     }
 
     pub(in crate::filter) fn len(self) -> u64 {
@@ -37,7 +32,6 @@ impl ItemSet {
         Self(self.0 & !other.0)
     }
 
-    /// The items in either set.
     pub(in crate::filter) fn with(self, other: Self) -> Self {
         Self(self.0 | other.0)
     }
@@ -113,6 +107,6 @@ impl Answers {
     /// The answers, in order.
     #[inline]
     pub fn each(self) -> impl Iterator<Item = bool> {
-        (0..self.count).map(move |i| self.ones.has(i))
+        (0..self.count).map(move |i| self.ones.0 >> i & 1 == 1)
     }
 }

@@ -1,7 +1,7 @@
 //! One layer of a filter: a bit array of some kind, with the plan it was built to.
 //!
-//! Each kind has a directory beside this file, and uses no other kind. Only `Blocked` is not boxed:
-//! each filter contains a `Layer`, and servers hold millions of small filters.
+//! Only `Blocked` is not boxed: each filter contains a `Layer`, and servers hold millions of small
+//! filters.
 
 pub(super) mod bits;
 mod blocked;
@@ -9,16 +9,43 @@ mod classic;
 pub(super) mod item_set;
 pub(super) mod occupancy;
 
-pub(super) use blocked::BlockAddress;
-pub(super) use blocked::Blocked;
 pub use blocked::uses_avx512;
+pub(super) use blocked::{BlockAddress, Blocked};
 use classic::ClassicLayer;
 pub use classic::{Classic, MAX_BITS, MAX_CLASSIC_PROBES, Rule, Start};
 
 use bits::Bits;
 use item_set::ItemSet;
 
-use super::{error::Error, geometry::Geometry, hash::Hash};
+use super::{
+    error::Error,
+    hash::{Hash, LINE_WORDS},
+};
+
+/// Shape of a layer of blocks: `blocks * block_words` words of bits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Geometry {
+    /// Number of blocks, at least 1.
+    pub blocks: u32,
+    /// Words of 64 bits in a block, at least 1.
+    pub block_words: u16,
+    /// Bits set per item, in [1, `MAX_PROBES`].
+    pub probes: u8,
+}
+
+impl Geometry {
+    /// Words of the whole layer.
+    pub fn words(&self) -> u64 {
+        u64::from(self.blocks) * u64::from(self.block_words)
+    }
+
+    /// Cache lines of a block, if four probes share a line: in several blocks of whole lines.
+    #[inline]
+    pub fn lines(&self) -> Option<u64> {
+        let words = usize::from(self.block_words);
+        (self.blocks > 1 && words.is_multiple_of(LINE_WORDS)).then_some((words / LINE_WORDS) as u64)
+    }
+}
 
 /// A layer without its bits: its kind, and the numbers of that kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -52,14 +79,13 @@ impl Shape {
 pub struct Layer {
     kind: Kind,
     /// Items counted so far: items that tested absent when they were added.
-    counted: u64,
+    pub counted: u64,
     /// Items that the layer is sized for, at least 1.
-    capacity: u64,
+    pub capacity: u64,
     /// The false positive rate of the layer at its capacity is on average at most this; in (0, 1).
-    error_rate: f64,
+    pub error_rate: f64,
 }
 
-/// The layer by its kind.
 #[derive(Debug)]
 enum Kind {
     Blocked(Blocked),
@@ -69,17 +95,13 @@ enum Kind {
 // The tag of `Kind` lies in a niche of `Blocked`: the other kinds add no memory.
 const _: () = assert!(size_of::<Kind>() == size_of::<Blocked>());
 
-/// A layer that is being read gets room for this many times the words that have arrived. Each
-/// growth copies the words that are present, at most a seventh of the layer in total. A larger
+/// A layer that is being read gets room for this many times the words that have arrived. A larger
 /// factor lets a forged size allocate more; a smaller one copies more.
 const ROOM_FACTOR: u64 = 8;
 
 impl Layer {
     /// Makes room for the first `words` words, more than there are, and for up to eight times as
-    /// many in advance.
-    ///
-    /// # Errors
-    /// `Error::OutOfMemory`; the layer is unchanged then.
+    /// many in advance. If there is no memory, the layer is unchanged.
     pub fn make_room(&mut self, words: u64) -> Result<(), Error> {
         let words = words.saturating_mul(ROOM_FACTOR).min(self.shape().words());
         let bits = self.bits_mut();
@@ -87,38 +109,10 @@ impl Layer {
         Ok(())
     }
 
-    /// Copies the layer, if there is memory.
+    /// Copies the layer, if there is memory. The copy is the first layer of a filter.
     pub fn duplicate(&self) -> Result<Self, Error> {
-        let kind = match &self.kind {
-            Kind::Blocked(layer) => {
-                Kind::Blocked(Blocked::new(layer.geometry(), layer.bits.duplicate()?))
-            }
-            Kind::Classic(layer) => {
-                let bits = layer.bits.duplicate()?;
-                Kind::Classic(Box::new(ClassicLayer { bits, ..**layer }))
-            }
-        };
-        Ok(Self { kind, ..*self })
-    }
-
-    /// Items counted so far. This is the number that is stored.
-    pub fn counted(&self) -> u64 {
-        self.counted
-    }
-
-    /// Sets the count, for a layer whose bits were read from a stored one.
-    pub fn set_counted(&mut self, items: u64) {
-        self.counted = items;
-    }
-
-    /// Items that the layer is sized for.
-    pub fn capacity(&self) -> u64 {
-        self.capacity
-    }
-
-    /// The rate that the layer does not exceed up to its capacity.
-    pub fn error_rate(&self) -> f64 {
-        self.error_rate
+        let bits = self.bits();
+        Ok(LayerPlan::of(self).over(bits.extended(bits.words().len() as u64)?))
     }
 
     /// Returns whether the layer holds as many items as it is sized for.
@@ -163,27 +157,28 @@ impl Layer {
         }
     }
 
-    /// Where a classic layer begins and ends in its filter; `None` for the other kinds.
-    pub(super) fn span(&self) -> Option<(Start, Start)> {
-        match &self.kind {
-            Kind::Classic(layer) => Some((layer.start, layer.end())),
-            Kind::Blocked(_) => None,
+    /// Where the layer begins in its filter. A layer of blocks is the only one.
+    pub(super) fn start(&self) -> Start {
+        if let Kind::Classic(layer) = &self.kind { layer.start } else { Start::default() }
+    }
+
+    pub(super) fn set_start(&mut self, start: Start) {
+        if let Kind::Classic(layer) = &mut self.kind {
+            layer.start = start;
         }
     }
 
-    /// Records, in a classic layer, that it begins where `below` ends.
-    pub(super) fn start_after(&mut self, below: &Self) {
-        if let Some((_, end)) = below.span()
-            && let Kind::Classic(layer) = &mut self.kind
-        {
-            layer.start = end;
-        }
+    /// Where the next layer begins.
+    pub(super) fn end(&self) -> Start {
+        let (Start { stored, memory }, shape) = (self.start(), self.shape());
+        let bytes = shape.words().saturating_mul(8);
+        let as_stored = if let Shape::Classic(classic) = shape { classic.bytes } else { bytes };
+        Start { stored: stored.saturating_add(as_stored), memory: memory.saturating_add(bytes) }
     }
 
-    /// Adds what the layers `others` hold, all of the same shape. The count becomes `items`.
-    pub(super) fn unite(&mut self, others: &[&Self], items: u64) {
-        let bits: Vec<_> = others.iter().map(|other| other.bits()).collect();
-        self.bits_mut().unite(&bits);
+    /// Adds what layers of the same shape hold. The count becomes `items`.
+    pub(super) fn unite<'a>(&mut self, others: impl Iterator<Item = &'a Self>, items: u64) {
+        self.bits_mut().unite(&others.map(Self::bits).collect::<Vec<_>>());
         self.counted = items;
     }
 
@@ -195,20 +190,11 @@ impl Layer {
         }
     }
 
-    /// Prefetches the memory that a lookup of the item reads first.
+    /// Prefetches the lines of an item in a classic layer.
     #[inline]
-    pub fn prefetch(&self, hash: Hash) {
-        match &self.kind {
-            Kind::Blocked(layer) => layer.prefetch(hash),
-            Kind::Classic(layer) => layer.prefetch(hash),
-        }
-    }
-
-    /// Prefetches the memory of these items of a chunk, as [`Self::prefetch`] does.
-    pub(super) fn prefetch_each(&self, hashes: &[Hash], items: ItemSet) {
-        match &self.kind {
-            Kind::Blocked(layer) => items.members().for_each(|i| layer.prefetch(hashes[i])),
-            Kind::Classic(layer) => layer.prefetch_each(hashes, items),
+    pub(super) fn prefetch(&self, hash: Hash) {
+        if let Kind::Classic(layer) = &self.kind {
+            layer.prefetch(hash);
         }
     }
 
@@ -221,16 +207,8 @@ impl Layer {
         }
     }
 
-    /// Prefetches the lines that [`Self::prefetch`] left out and that an addition needs.
-    #[inline]
-    pub(super) fn prefetch_remaining(&self, hashes: &[Hash], items: ItemSet) {
-        if let Kind::Blocked(layer) = &self.kind {
-            layer.prefetch_remaining(hashes, items);
-        }
-    }
-
-    /// Prefetches position `start` modulo the bits in a classic layer. Does nothing in other kinds.
-    pub fn prefetch_start(&self, start: u64) {
+    /// Prefetches position `start` modulo the bits in a classic layer.
+    pub(super) fn prefetch_start(&self, start: u64) {
         if let Kind::Classic(layer) = &self.kind {
             layer.prefetch_start(start);
         }
@@ -298,12 +276,8 @@ pub struct LayerPlan {
 
 impl LayerPlan {
     pub(super) fn of(layer: &Layer) -> Self {
-        Self {
-            capacity: layer.capacity(),
-            items: layer.counted(),
-            error_rate: layer.error_rate(),
-            shape: layer.shape(),
-        }
+        let &Layer { counted, capacity, error_rate, .. } = layer;
+        Self { capacity, items: counted, error_rate, shape: layer.shape() }
     }
 
     /// Makes the layer, with all bits clear, if there is memory.

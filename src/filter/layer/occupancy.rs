@@ -1,7 +1,6 @@
 //! How many items a layer holds, computed from its nonzero positions: its set bits.
 //!
-//! An item has k' different positions among the c positions of its block (of the layer, in a
-//! classic layer):
+//! An item has k' different positions among the c of its block (in a classic layer, of the layer):
 //!
 //! ```text
 //!   k' = c (1 - (1 - 1/c)^k)                 one line, or a block not of whole lines
@@ -10,8 +9,8 @@
 //! ```
 //!
 //! Let f = r / m be the share of nonzero positions among all m. Each item hits a given position
-//! with probability k' / m, whatever the other items do. So the mean of 1 - f depends only on the
-//! number of items, not on how they are spread over the blocks.
+//! with probability k' / m. So the mean of 1 - f depends only on the number of items, not on how
+//! they are spread over the blocks.
 //!
 //! Of all new items, 1 - f^k are counted, and each item makes k' (1 - f) more positions nonzero. So
 //! the number of counted items n grows by m / k' * (1 - f^k) / (1 - f) per unit of f. The sum from
@@ -21,13 +20,11 @@
 //!   n(r) = m / k' * (f + f^2 / 2 + ... + f^k / k)
 //! ```
 //!
-//! Items that are not counted are left out (`distinct` in `sizing/mod.rs`). n(r) has a maximum,
-//! where all positions are nonzero: twice the capacity at 50 %, four times at 1 %. Replicas must
-//! agree on what follows from it, so this file computes as `sizing/mod.rs` does: with +, -, *, /
-//! and `libm`.
+//! n(r) has a maximum, where all positions are nonzero: twice the capacity at 50 %, four times at
+//! 1 %. Replicas must agree on it, so this file computes as `sizing.rs` does.
 
-use super::{Classic, Shape};
-use crate::filter::geometry::{Geometry, PROBE_GROUP};
+use super::{Classic, Geometry, Shape};
+use crate::filter::hash::PROBE_GROUP;
 
 /// The sum ends at the first power of f below this.
 const SMALL: f64 = 1e-15;

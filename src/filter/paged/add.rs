@@ -1,4 +1,4 @@
-//! Additions and queries of all kinds of paged filters, one item or a chunk of 64.
+//! Additions, queries and deletions, one item or a chunk of 64.
 //!
 //! ```text
 //!   base layer, if there is one: holds the item? ─▶ known, nothing changes
@@ -12,11 +12,13 @@
 //!                                dead generation: new; gets the newest number
 //! ```
 //!
-//! All three write by one rule ([`Writing`]). As long as there is [`Paged::room`], items go to the
-//! pages immediately. Otherwise the item is looked for first ([`Paged::prepare`]), because only a
-//! new one may be refused.
+//! All three write by one rule ([`Writing`]). Without [`Paged::room`], the item is looked for first
+//! ([`Paged::prepare`]), because only a new one may be refused.
+//!
+//! An item at the highest count stays for ever, because its count is not known, and its deletion is
+//! refused. One misuse cannot be detected: deleting a false positive.
 
-use super::{Paged, Span, base_bytes};
+use super::{Paged, Part, Rest, Span, base_bytes};
 use crate::filter::{
     error::{Demand, Error},
     hash::Hash,
@@ -25,6 +27,7 @@ use crate::filter::{
         item_set::{Answers, CHUNK, ItemSet},
     },
     pages::Generations,
+    params::Expansion,
 };
 
 /// Who adds an item.
@@ -63,15 +66,14 @@ impl From<Answers> for Additions {
     }
 }
 
-/// What an addition writes into the slot of an item: a new slot gets the newest number, which is 0
-/// without generations.
+/// What an addition writes into a slot. A new slot gets the newest number: 0 without generations.
 #[derive(Clone, Copy, Debug)]
 struct Writing {
     /// Which slots hold their items.
     generations: Generations,
     /// How many of the newest generations keep their number; 0 if the payload is a count.
     kept: u64,
-    /// Whether the payload is a count, which an addition raises by one, up to the highest.
+    /// Whether the payload is a count, which an addition raises.
     counts: bool,
 }
 
@@ -112,23 +114,21 @@ impl Paged {
         now: i64,
         mut answer: impl FnMut(Answers),
     ) {
-        let (mut chunk, mut kept) = ([Hash::default(); CHUNK], [Hash::default(); CHUNK]);
-        let holds = self.holds(now);
-        while let Some(hashes) = self.hash_chunk(&mut items, &mut chunk) {
-            let mut found = self.found_in_base(hashes);
-            let (missing, mut members) = without(hashes, found, &mut kept);
+        let (mut chunk, holds) = ([Hash::default(); CHUNK], self.holds(now));
+        while let Some((count, mut found, missing)) = self.next_chunk(&mut items, &mut chunk) {
+            let mut members = ItemSet::first(count).without(found).members();
             self.pages.find_chunk(missing, |payload| {
                 let index = members.next().unwrap_or(0);
                 if payload.is_some_and(&holds) {
                     found = found.with(ItemSet::single(index));
                 }
             });
-            answer(Answers::new(found, hashes.len()));
+            answer(Answers::new(found, count));
         }
     }
 
-    /// Adds an item. For a client of a window, [`Self::turn`] came before. `ceiling` returns the
-    /// bytes that the filter may have in total, and is called only before a page is split.
+    /// Adds an item. `ceiling` returns the bytes that the filter may have in total, and is called
+    /// only before a page is split.
     ///
     /// # Errors
     /// For a client, `Error::Full`. For all, `Error::Ceiling` and `Error::OutOfMemory`. The filter
@@ -137,20 +137,12 @@ impl Paged {
         &mut self,
         hash: Hash,
         author: Author,
-        ceiling: impl FnOnce(Demand) -> u64,
+        mut ceiling: impl FnMut(Demand) -> u64,
     ) -> Result<Addition, Error> {
-        if self.base().is_some_and(|base| base.contains(hash)) {
-            return Ok(Addition::default());
-        }
-        if self.room(author) == 0 {
-            self.prepare(hash, author, ceiling)?;
-        }
-        let writing = self.writing(author);
-        let before = self
-            .pages
-            .insert(hash, writing.generations.newest, |payload| writing.apply(payload))?;
         let mut done = Addition::default();
-        self.note(writing, &[before], |addition| done = addition);
+        if !self.base().is_some_and(|base| base.contains(hash)) {
+            self.add_missing(&[hash], &mut [None], author, &mut ceiling, |it| done = it)?;
+        }
         Ok(done)
     }
 
@@ -164,15 +156,14 @@ impl Paged {
         &mut self,
         mut items: impl Iterator<Item = &'a [u8]>,
         author: Author,
-        ceiling: impl Fn(Demand) -> u64,
+        mut ceiling: impl FnMut(Demand) -> u64,
         mut answer: impl FnMut(Additions),
     ) -> Result<(), Error> {
-        let (mut chunk, mut kept) = ([Hash::default(); CHUNK], [Hash::default(); CHUNK]);
-        while let Some(hashes) = self.hash_chunk(&mut items, &mut chunk) {
-            let in_base = self.found_in_base(hashes);
-            let (missing, mut members) = without(hashes, in_base, &mut kept);
+        let (mut chunk, mut before) = ([Hash::default(); CHUNK], [None; CHUNK]);
+        while let Some((count, in_base, missing)) = self.next_chunk(&mut items, &mut chunk) {
+            let mut members = ItemSet::first(count).without(in_base).members();
             let (mut new, mut changed) = (ItemSet::default(), ItemSet::default());
-            let outcome = self.add_chunk(missing, author, &ceiling, |done| {
+            let outcome = self.add_missing(missing, &mut before, author, &mut ceiling, |done| {
                 let item = members.next().map_or(ItemSet::default(), ItemSet::single);
                 if done.new {
                     new = new.with(item);
@@ -182,28 +173,28 @@ impl Paged {
                 }
             });
             // An item that failed is the next one.
-            let end = outcome.err().map_or(hashes.len(), |_| members.next().unwrap_or(0));
+            let end = outcome.err().map_or(count, |_| members.next().unwrap_or(0));
             answer(Additions { new: Answers::new(new, end), changed: Answers::new(changed, end) });
             outcome?;
         }
         Ok(())
     }
 
-    /// Adds items that the base does not hold.
-    fn add_chunk(
+    /// Adds items that the base does not hold. `before` has room for the payload of each.
+    #[inline]
+    fn add_missing(
         &mut self,
         mut hashes: &[Hash],
+        before: &mut [Option<u64>],
         author: Author,
-        ceiling: &impl Fn(Demand) -> u64,
+        ceiling: &mut impl FnMut(Demand) -> u64,
         mut done: impl FnMut(Addition),
     ) -> Result<(), Error> {
-        let mut payloads = [None; CHUNK];
         while !hashes.is_empty() {
-            let room = self.room(author).min(hashes.len() as u64) as usize;
+            let mut room = self.room(author).min(hashes.len() as u64) as usize;
             if room == 0 {
-                done(self.add(hashes[0], author, ceiling)?);
-                hashes = &hashes[1..];
-                continue;
+                self.prepare(hashes[0], author, &mut *ceiling)?;
+                room = 1;
             }
             let (piece, rest) = hashes.split_at(room);
             let (writing, mut count) = (self.writing(author), 0);
@@ -211,20 +202,20 @@ impl Paged {
                 piece,
                 writing.generations.newest,
                 |payload| writing.apply(payload),
-                |before| {
-                    payloads[count] = before;
+                |payload| {
+                    before[count] = payload;
                     count += 1;
                 },
             );
-            self.note(writing, &payloads[..count], &mut done);
+            self.note(writing, &before[..count], &mut done);
             outcome?;
             hashes = rest;
         }
         Ok(())
     }
 
-    /// How many items, whichever they are, can be added before one of these is due: a refusal, a
-    /// check of the memory limit, a new generation, or the sweep of a page.
+    /// How many items can be added before a refusal, a check of the memory limit, a new generation,
+    /// or the sweep of a page is due.
     #[inline]
     fn room(&self, author: Author) -> u64 {
         let mut room = self.pages.most_slots().saturating_sub(self.pages.slot_count());
@@ -297,9 +288,8 @@ impl Paged {
         move |payload| window.is_none_or(|window| window.is_alive(payload))
     }
 
-    /// Counts what additions did to the pages, and answers each. There is one addition, or at most
-    /// as many as [`Self::room`] allowed. `before` has the payload that each slot had; `None` for a
-    /// new slot.
+    /// Counts what additions did to the pages, and answers each. `before` has the payload that each
+    /// slot had; `None` for a new slot.
     #[inline]
     fn note(&mut self, writing: Writing, before: &[Option<u64>], mut answer: impl FnMut(Addition)) {
         let (mut window, mut changed) = (self.window_mut(), 0);
@@ -319,46 +309,79 @@ impl Paged {
         }
     }
 
-    /// Hashes the next items, at most one chunk, if there are any.
+    /// Deletes each item once, in order. Answers, one chunk at a time, whether the filter changed.
+    /// Counts refusals ([`Self::refused_deletions`]). Deletes nothing from a filter that does not
+    /// count.
+    pub fn delete_each<'a>(
+        &mut self,
+        mut items: impl Iterator<Item = &'a [u8]>,
+        mut answer: impl FnMut(Answers),
+    ) {
+        let (counts, highest) = (self.counts(), self.pages.plan().payload.most() + 1);
+        let (mut chunk, mut refused) = ([Hash::default(); CHUNK], 0_u32);
+        while let Some((count, _, hashes)) = self.next_chunk(&mut items, &mut chunk) {
+            let mut answers = Answers::default();
+            let mut lowered = |before| {
+                answers.push(before > 0 && before < highest);
+                refused += u32::from(before == highest);
+            };
+            if counts {
+                self.pages.lower_chunk(hashes, lowered);
+            } else {
+                (0..count).for_each(|_| lowered(0));
+            }
+            answer(answers);
+        }
+        if refused > 0 {
+            self.refuse(refused);
+        }
+    }
+
+    /// How often the item was added and not deleted since: never too low. The highest count means
+    /// "at least that often".
+    pub fn count(&self, hash: Hash) -> u64 {
+        let payload = self.pages.find(hash).filter(|_| self.counts());
+        payload.map_or(0, |payload| payload + 1)
+    }
+
+    /// Refused deletions of saturated items, since the filter was made, loaded or copied here.
+    pub fn refused_deletions(&self) -> u64 {
+        self.rest.as_deref().map_or(0, |rest| rest.refused.into())
+    }
+
+    #[cold]
+    fn refuse(&mut self, deletions: u32) {
+        let usual = || Box::new(Rest::new(Part::Nothing, Expansion::USUAL, None));
+        let rest = self.rest.get_or_insert_with(usual);
+        rest.refused = rest.refused.saturating_add(deletions);
+    }
+
+    /// Hashes the next items, at most a chunk, if there are any. Returns their number, those that
+    /// the base holds, and the hashes of the others, in order.
     #[inline]
-    pub(super) fn hash_chunk<'c, 'a>(
+    fn next_chunk<'c, 'a>(
         &self,
         items: &mut impl Iterator<Item = &'a [u8]>,
         chunk: &'c mut [Hash; CHUNK],
-    ) -> Option<&'c [Hash]> {
+    ) -> Option<(usize, ItemSet, &'c [Hash])> {
         let mut count = 0;
         for (slot, item) in chunk.iter_mut().zip(items) {
             *slot = self.hash(item);
             count += 1;
         }
-        (count > 0).then(|| &chunk[..count])
-    }
-
-    #[inline]
-    fn found_in_base(&self, hashes: &[Hash]) -> ItemSet {
-        match self.base().and_then(Layer::blocks) {
-            None => ItemSet::default(),
-            Some(base) => base.present(hashes),
+        if count == 0 {
+            return None;
         }
+        let base = self.base().and_then(Layer::blocks);
+        let in_base = base.map_or(ItemSet::default(), |base| base.present(&chunk[..count]));
+        let mut missing = count;
+        if !in_base.is_empty() {
+            missing = 0;
+            for index in ItemSet::first(count).without(in_base).members() {
+                chunk[missing] = chunk[index];
+                missing += 1;
+            }
+        }
+        Some((count, in_base, &chunk[..missing]))
     }
-}
-
-/// The hashes of a chunk that are not in `found`, in order, and their indices. Copies them to
-/// `kept` if some are in `found`.
-#[inline]
-fn without<'a>(
-    hashes: &'a [Hash],
-    found: ItemSet,
-    kept: &'a mut [Hash; CHUNK],
-) -> (&'a [Hash], impl Iterator<Item = usize> + use<>) {
-    let missing = ItemSet::first(hashes.len()).without(found);
-    if found.is_empty() {
-        return (hashes, missing.members());
-    }
-    let mut count = 0;
-    for index in missing.members() {
-        kept[count] = hashes[index];
-        count += 1;
-    }
-    (&kept[..count], missing.members())
 }

@@ -4,35 +4,25 @@
 //!                 ┌───────────────┐   ┌──────────────────────────────────────────┐
 //!    item ──▶     │ base          │   │ pages: a slot for each item              │
 //!    hashed once  │ a full layer  │   │ payload   nothing   it grows    add.rs   │
-//!                 │ of plain bits │   │           count     COUNTING    count.rs │
+//!                 │ of plain bits │   │           count     COUNTING             │
 //!                 │ (or none)     │   │           number    WINDOW      window.rs│
 //!                 └───────────────┘   └──────────────────────────────────────────┘
 //! ```
 //!
-//! If a filter that grows was reserved, its first layer stays below the pages when it is full
-//! ([`Paged::above`]). The layer is made for 3/4 of the error rate, and the pages take 1/4. Without
-//! a layer, the pages have the whole rate. The payload of a window is the number of the
-//! generation in which an item came last.
-//!
-//! `EXPANSION` does not decide how a paged filter grows. It says what [`Paged::stack`] reports, and
-//! 0 makes the filter refuse new items at its capacity.
+//! If a filter that grows was reserved, its first layer stays below the pages when it is full. The
+//! layer is made for 3/4 of the error rate, and the pages take 1/4. `EXPANSION` decides only what
+//! [`Paged::stack`] reports, and 0 makes the filter refuse new items at its capacity.
 //!
 //! # What always holds
 //! 1. An item that was added and not deleted is found; in a window, for as long as the window says.
 //! 2. The state follows from the sequence of changing operations: additions that answer
 //!    [`changed`](Addition::changed), deletions that answer true, and [`Shift`]s. A copy
 //!    that gets these as [`Obeyed`](Author::Obeyed) is equal word for word.
-//! 3. An operation that fails has changed nothing.
-//!
-//! The third point has one exception. If the allocator refuses a few kilobytes, pages that should
-//! be joined or emptied stay as they are, and a later operation tries again. All answers stay
-//! right, but such a copy is no longer equal word for word.
-//!
-//! Bytes on disk, commands and the clock do not belong here.
+//! 3. An operation that fails has changed nothing. But if the allocator refuses a few kilobytes,
+//!    pages that should be joined or emptied stay as they are until a later operation. All answers
+//!    stay right, but such a copy is no longer equal word for word.
 
 mod add;
-mod count;
-mod figures;
 mod rules;
 mod window;
 
@@ -43,19 +33,18 @@ pub(super) use window::{list_bytes, number_bits};
 
 use super::{
     error::{Demand, Error},
+    estimate::Estimate,
     hash::Hash,
     layer::Layer,
     pages::{self, Growth, Page, Pages, Payload},
     params::{Expansion, MAX_CAPACITY, Params, check_ranges},
-    plan::Plan,
 };
 use crate::sharding::Shard;
 
 /// Bits of a count: counts up to 15 are exact, and 16 means "16 or more".
 const COUNT_BITS: u8 = 4;
 
-/// A filter that was reserved for more than one page takes the least memory up to this many
-/// doublings of its reservation.
+/// A reserved filter takes the least memory up to this many doublings of its reservation.
 const RESERVED_DOUBLINGS: u8 = 4;
 
 /// The share of the error rate that the pages above a layer get.
@@ -85,9 +74,8 @@ struct Rest {
 }
 
 /// What a filter has besides pages.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 enum Part {
-    #[default]
     Nothing,
     /// The first layer, which is full.
     Base(Layer),
@@ -107,13 +95,12 @@ const _: () = {
 
 impl Paged {
     /// Makes an empty filter: a window if there are `rules`, a counting filter if `params` has
-    /// counters, otherwise one that grows. When it is as full as it was reserved for, it takes at
-    /// most about `ceiling` bytes.
+    /// counters, otherwise one that grows. As full as it was reserved for, it takes at most about
+    /// `ceiling` bytes.
     ///
     /// # Errors
-    /// `Error::ErrorRate`, `Error::Capacity`; `Error::Window` for rules out of range, for a window
-    /// with counters, and for a window of items that has an expansion; `Error::Ceiling`,
-    /// `Error::OutOfMemory`.
+    /// Those of [`check_ranges`]; `Error::Window` for rules out of range, a window with counters,
+    /// or a window of items that has an expansion; `Error::Ceiling`, `Error::OutOfMemory`.
     pub fn new(params: &Params, rules: Option<Rules>, ceiling: u64) -> Result<Self, Error> {
         let plan = plan(params, rules)?;
         let wanted = plan.expected_bytes(plan.most_slots(plan.first_pages.into()))?;
@@ -124,12 +111,30 @@ impl Paged {
 
     fn of(params: &Params, pages: Pages, part: Part) -> Self {
         let &Params { seed, error_rate, capacity, expansion, shard, .. } = params;
-        let some = !Rest::is_nothing(&part, expansion, shard);
-        let rest = some.then(|| Box::new(Rest { part, expansion, shard, ..Rest::default() }));
+        let rest = Rest::new(part, expansion, shard);
+        let rest = (!rest.is_usual()).then(|| Box::new(rest));
         Self { seed, error_rate, capacity, pages, rest }
     }
 
-    /// The filter with empty pages above a full layer of the filter of `params`. Calls `base` last.
+    /// A filter of these parts; a layer below the pages and a window exclude each other.
+    pub(super) fn with(
+        params: &Params,
+        base: Option<Layer>,
+        window: Option<Window>,
+        mut pages: Pages,
+    ) -> Self {
+        let part = match (base, window) {
+            (Some(base), _) => Part::Base(base),
+            (None, Some(window)) => {
+                window.tell(&mut pages);
+                Part::Window(window)
+            }
+            (None, None) => Part::Nothing,
+        };
+        Self::of(params, pages, part)
+    }
+
+    /// The filter of `params` with empty pages above its full layer. Calls `base` last.
     ///
     /// # Errors
     /// The errors of [`check_ranges`], and `Error::OutOfMemory`.
@@ -159,12 +164,12 @@ impl Paged {
         self.error_rate
     }
 
-    /// How many items it was reserved for; in a window, the items of the whole window.
+    /// How many items it was reserved for.
     pub fn capacity(&self) -> u64 {
         self.capacity
     }
 
-    /// Whether it refuses new items at its capacity, and the factor for [`Self::stack`].
+    /// The factor for [`Self::stack`]. A filter without one refuses new items at its capacity.
     #[inline]
     pub fn expansion(&self) -> Expansion {
         self.rest.as_deref().map_or(Expansion::USUAL, |rest| rest.expansion)
@@ -199,12 +204,14 @@ impl Paged {
 
     /// Whether items can be deleted.
     pub fn counts(&self) -> bool {
-        matches!(self.pages.plan().payload, Payload::Count { .. })
+        matches!(self.pages.plan().payload, Payload::Count(_))
     }
 
-    /// The parameters of an equal empty filter; for a window, its rules are needed too.
+    /// The parameters of an equal empty filter, which for a window also needs the rules.
     pub fn params(&self) -> Params {
-        Plan::of_pages(self).params()
+        let &Self { error_rate, capacity, seed, .. } = self;
+        let (expansion, counts, shard) = (self.expansion(), self.counts(), self.shard());
+        Params { error_rate, capacity, expansion, seed, counts, shard }
     }
 
     /// Hashes an item with the filter's seed.
@@ -217,7 +224,7 @@ impl Paged {
     pub fn items(&self, now: i64) -> u64 {
         match self.window() {
             Some(window) => window.items(now),
-            None => self.base().map_or(0, Layer::counted) + self.pages.items(),
+            None => self.base().map_or(0, |layer| layer.counted) + self.pages.items(),
         }
     }
 
@@ -226,18 +233,16 @@ impl Paged {
         let part = match self.part() {
             Part::Nothing => 0,
             Part::Base(base) => base_bytes(base),
-            Part::Window(window) => window::list_bytes(window.rules),
+            Part::Window(window) => list_bytes(window.rules),
         };
-        // Not `self.rest.is_some()`: a filter may have a `Rest` for refused deletions alone, and
-        // its copy has none.
-        let none = Rest::is_nothing(self.part(), self.expansion(), self.shard());
-        let rest = if none { 0 } else { REST_BYTES };
-        STRUCT_BYTES + self.pages.bytes() + rest + part
+        // A filter may have a `Rest` for refused deletions alone, and its copy has none.
+        let usual = self.rest.as_deref().is_none_or(Rest::is_usual);
+        STRUCT_BYTES + self.pages.bytes() + if usual { 0 } else { REST_BYTES } + part
     }
 
-    /// What a stack of layers that grows by the expansion would have for `items` items: the number
-    /// of layers, and the sum of their capacities. The first layer is for the capacity, and each
-    /// next one for expansion times as many as the last. `BF.INFO` reports both.
+    /// What `BF.INFO` reports: the number of layers, and the sum of their capacities, of a stack of
+    /// layers for `items` items. The first one is for the capacity, and each next one for expansion
+    /// times as many as the last.
     pub fn stack(&self, items: u64) -> (u64, u64) {
         match self.expansion().factor() {
             None => (1, self.capacity),
@@ -256,34 +261,93 @@ impl Paged {
             }
         }
     }
-}
 
-impl Plan {
-    /// The filter of this plan, which has pages and was checked, with its layer and pages.
-    pub fn with_pages(&self, base: Option<Layer>, mut pages: Pages) -> Paged {
-        let window = self.paged.as_ref().and_then(|paged| paged.window.clone());
-        let part = match (base, window) {
-            (Some(base), _) => Part::Base(base),
-            (None, Some(window)) => {
-                window.tell(&mut pages);
-                Part::Window(window)
-            }
-            (None, None) => Part::Nothing,
+    /// The share of slots that are taken, and the rate of base and pages together.
+    pub fn estimate(&self) -> Estimate {
+        let pages = self.estimate_pages();
+        let base = self.base().map_or(0.0, |base| base.estimate().error_rate);
+        Estimate { error_rate: base + pages.error_rate * (1.0 - base), ..pages }
+    }
+
+    /// [`Self::estimate`] of the pages alone.
+    pub fn estimate_pages(&self) -> Estimate {
+        let fill = (self.pages.slot_count() as f64 / self.pages.most_slots() as f64).min(1.0);
+        Estimate { fill, error_rate: self.pages.sample().error_rate }
+    }
+
+    /// The rate for which the pages were made.
+    pub fn error_rate_of_pages(&self) -> f64 {
+        self.error_rate * if self.base().is_some() { SHARE_ABOVE } else { 1.0 }
+    }
+
+    /// Items whose count is the highest and stays; `None` in a filter that does not count.
+    pub fn saturated(&self) -> Option<u64> {
+        self.counts().then(|| self.pages.sample().saturated)
+    }
+
+    /// Bytes that the allocator spends on all that the filter has. `size` returns the bytes of one
+    /// allocation. It is not called for pages, which fill their size classes.
+    pub fn memory(&self, size: impl Fn(*const u8) -> usize) -> usize {
+        let Some(rest) = self.rest.as_deref() else {
+            return self.pages.bytes() as usize;
         };
-        Paged::of(&self.params(), pages, part)
+        let part = match &rest.part {
+            Part::Nothing => 0,
+            Part::Base(base) => size(base.bits().words().as_ptr().cast()),
+            Part::Window(window) => size(window.generations.as_ptr().cast()),
+        };
+        let rest = size(std::ptr::from_ref(rest).cast());
+        part + rest + (self.pages.bytes() + self.leaving_bytes()) as usize
+    }
+
+    /// Bytes of forgotten pages that are not freed yet.
+    pub fn leaving_bytes(&self) -> u64 {
+        self.rest.as_deref().map_or(0, |rest| rest.leaving.iter().map(Page::bytes).sum())
+    }
+
+    /// Lets an allocator move allocations, from number `from` on, until `stop` says so. Returns the
+    /// number of the next allocation, or `None` at the end.
+    ///
+    /// # Safety
+    /// As for [`Bits::relocate`](crate::filter::Bits::relocate).
+    pub unsafe fn relocate(
+        &mut self,
+        from: u64,
+        mut mover: impl FnMut(*mut u8, usize) -> *mut u8,
+        stop: impl FnMut() -> bool,
+    ) -> Option<u64> {
+        if from == 0
+            && let Some(Rest { part: Part::Base(base), .. }) = self.rest.as_deref_mut()
+        {
+            // SAFETY: the caller's promise.
+            unsafe { base.bits_mut().relocate(&mut mover) };
+        }
+        // SAFETY: the caller's promise.
+        unsafe { self.pages.relocate(from, mover, stop) }
     }
 }
 
-impl Default for Rest {
-    fn default() -> Self {
-        let (part, expansion, leaving) = (Part::Nothing, Expansion::USUAL, Vec::new());
-        Self { part, expansion, shard: None, refused: 0, leaving }
+/// Up to this capacity, RedisBloom's default, nobody has estimated the number of items. Pages from
+/// the first item on then take less memory.
+const UNRESERVED: u64 = 100;
+
+impl Params {
+    /// Whether a new native filter has pages from its first item on.
+    pub fn has_pages(&self, rules: Option<Rules>) -> bool {
+        let grows = self.expansion.factor().is_some();
+        rules.is_some() || self.counts || (grows && self.capacity <= UNRESERVED)
     }
 }
 
 impl Rest {
-    fn is_nothing(part: &Part, expansion: Expansion, shard: Option<Shard>) -> bool {
-        matches!(part, Part::Nothing) && expansion == Expansion::USUAL && shard.is_none()
+    fn new(part: Part, expansion: Expansion, shard: Option<Shard>) -> Self {
+        Self { part, expansion, shard, refused: 0, leaving: Vec::new() }
+    }
+
+    /// Whether the filter needs none, except for refused deletions.
+    fn is_usual(&self) -> bool {
+        let none = matches!(self.part, Part::Nothing) && self.shard.is_none();
+        none && self.expansion == Expansion::USUAL
     }
 }
 
@@ -291,26 +355,23 @@ fn base_bytes(base: &Layer) -> u64 {
     base.shape().words() * 8
 }
 
-/// The pages of an empty filter without a layer below, of parameters and rules that are checked.
+/// The pages of an empty filter without a layer below. Checks the parameters and the rules.
 pub(super) fn plan(params: &Params, rules: Option<Rules>) -> Result<pages::Plan, Error> {
     let &Params { error_rate, capacity, expansion, counts, .. } = params;
     check_ranges(error_rate, capacity)?;
-    if let Some(rules) = rules {
-        rules.check(expansion.factor().is_some())?;
-        if counts {
-            return Err(Error::Window);
-        }
-    }
+    let scales = expansion.factor().is_some();
     let (capacity, payload) = match rules {
         // Only a filter of plain bits gains from a reservation.
         None if !counts => (0, Payload::Nothing),
-        None => (capacity, Payload::Count { bits: COUNT_BITS }),
-        Some(rules) => (
-            rules.most_items(capacity).min(MAX_CAPACITY),
-            Payload::Generation { bits: window::number_bits(rules) },
-        ),
+        None => (capacity, Payload::Count(COUNT_BITS)),
+        Some(_) if counts => return Err(Error::Window),
+        Some(rules) => {
+            rules.check(scales)?;
+            let most = rules.most_items(capacity).min(MAX_CAPACITY);
+            (most, Payload::Generation(number_bits(rules)))
+        }
     };
-    if expansion.factor().is_none() {
+    if !scales {
         return pages::Plan::new(error_rate, capacity, Growth::Never, payload);
     }
     // A reservation for one page is treated as none: nobody has estimated the number of items.

@@ -6,8 +6,7 @@
 //! A window of items has no clock. A generation takes N/G items, and the last G + 1 generations are
 //! alive.
 //!
-//! Times are milliseconds since 1970 by the clock of the server that wrote them. This file reads no
-//! clock.
+//! Times are milliseconds since 1970 by the clock of the server that wrote them.
 
 use std::cmp::Ordering;
 
@@ -19,7 +18,7 @@ pub const MAX_GENERATIONS: u8 = 32;
 /// The longest window: ten years, in milliseconds.
 pub const MAX_MILLISECONDS: u64 = 3_650 * 24 * 60 * 60 * 1_000;
 
-/// The latest start of a generation, in the year 144,683. Sums of times below it are exact.
+/// The latest start of a generation, in the year 144,683.
 pub const MAX_TIME: i64 = 1 << 52;
 
 /// The start of a generation that waits for its first addition, which is later than every time.
@@ -46,8 +45,7 @@ pub struct Rules {
 }
 
 impl Rules {
-    /// Checks the ranges. `scales` is whether there is an expansion, which a window of items
-    /// must not have.
+    /// Checks the ranges. `scales` is whether there is an expansion: a window of items has none.
     ///
     /// # Errors
     /// `Error::Window`.
@@ -57,11 +55,8 @@ impl Rules {
             Span::Time(span) => (generations..=MAX_MILLISECONDS).contains(&span),
             Span::Items => !scales,
         };
-        if span && (1..=u64::from(MAX_GENERATIONS)).contains(&generations) {
-            Ok(())
-        } else {
-            Err(Error::Window)
-        }
+        let sound = span && (1..=MAX_GENERATIONS).contains(&self.generations);
+        if sound { Ok(()) } else { Err(Error::Window) }
     }
 
     /// The most generations that are alive at once.
@@ -69,7 +64,7 @@ impl Rules {
         usize::from(self.generations) + 1
     }
 
-    /// Additions that a generation of a window of items takes, of a window of `capacity` items.
+    /// Additions that a generation of a window of `capacity` items takes.
     pub(super) fn generation_items(&self, capacity: u64) -> u64 {
         capacity.div_ceil(u64::from(self.generations).max(1))
     }
@@ -85,8 +80,7 @@ impl Rules {
         }
     }
 
-    /// Compares the time between `from` and `to` with `parts` times T/G. In a window of items it
-    /// returns `Less`.
+    /// Compares the time between `from` and `to` with `parts` times T/G. A window of items: `Less`.
     pub(super) fn passed(&self, from: i64, to: i64, parts: u64) -> Ordering {
         let Span::Time(span) = self.span else {
             return Ordering::Less;
@@ -102,8 +96,7 @@ impl Rules {
 
     /// Whether a generation that started at `start` may hold items of the window at `now`.
     pub fn is_alive(&self, start: i64, now: i64) -> bool {
-        // Generations start at `MAX_TIME` at the latest. With a later `now`, a new one could be
-        // dead.
+        // Generations start at `MAX_TIME` at the latest. By a later clock a new one could be dead.
         let now = now.min(MAX_TIME);
         self.passed(start, now, u64::from(self.generations) + 1).is_lt()
     }

@@ -1,40 +1,32 @@
-//! Windows: the generations in which items came, and the removal of what is forgotten. What a
-//! window promises, with a picture: docs/guide/windows.md.
+//! Windows: the generations in which items came, and the removal of what is forgotten
+//! (docs/guide/windows.md).
 //!
 //! ```text
 //!   pages    ░░░░░░░░░░░░░│▒▒▒▒▒▒▒▒▒▒▒▒▒▒▒▒▒▒▒▒
 //!            swept        page     a pass: removes the slots of dead generations, page by page
 //! ```
 //!
-//! A slot has the number of the generation in which its item came last, modulo 2^c. So an item
-//! takes one slot, however often it comes. It is forgotten when its generation dies; the slot does
-//! not change. Without refresh, an item keeps the number of its first addition until it is
-//! forgotten.
+//! A slot has the number of the generation in which its item came last, modulo 2^c. The item is
+//! forgotten when its generation dies; the slot does not change. Without refresh, an item keeps the
+//! number of its first addition until it is forgotten.
 //!
 //! # Numbers that are used again
 //! G + 1 generations are alive, and c bits have at least three numbers more. Slots of dead
 //! generations leave before their number is used again: a *pass* visits all pages in turn, one page
-//! after each [`SWEEP_EVERY`] additions that changed the filter, and more if asked
-//! ([`Shift::Sweep`]). A pass frees all generations that were dead when it began. Splits put new
-//! pages behind the others, and joins remove dead slots, so neither disturbs a pass.
+//! after each [`SWEEP_EVERY`] additions that changed the filter, and more by [`Shift::Sweep`]. A
+//! pass frees all generations that were dead when it began. Splits put new pages behind the others,
+//! and joins remove dead slots, so neither disturbs a pass.
 //!
 //! If a generation must start, and no pass has freed its number, [`MOST_SWEPT`] pages are swept. If
-//! that does not end the pass, no generation opens: the newest one takes the new start, and its
-//! items are remembered for one generation more. That happens only if nobody sweeps for three
-//! generations. A window of items finishes the pass instead. Only a window whose generations have a
-//! few items can need that, and such a window has one page. In all others, the additions of three
-//! generations sweep every page.
+//! that does not end the pass, the newest generation takes the new start, and its items are
+//! remembered for one generation more. That needs three generations without sweeps. A window of
+//! items finishes the pass instead. That is due only if its generations have a few items, and such
+//! a window has one page.
 //!
 //! # Clocks and copies
 //! Time reaches copies of the filter only as a [`Shift`], which a copy obeys without reading a
-//! clock. The state lists the generations that were alive at the last shift; by the clock, some may
-//! have died since. Copies get the shifts and the items that changed the filter, so they are equal
-//! word for word.
-//!
-//! # Items of a generation
-//! [`Generation::items`] counts the items that came last in it. The sum is never above the number
-//! of distinct items that came since the oldest generation started. A window that does not scale
-//! refuses new items by that sum.
+//! clock. The state lists the generations that were alive at the last shift. By the clock, some may
+//! have died since.
 
 use super::{MAX_TIME, NEVER, Paged, Part, Rest, Rules, Span};
 use crate::filter::{
@@ -42,8 +34,7 @@ use crate::filter::{
     pages::{MAX_PAGES, Page, Pages},
 };
 
-/// A page is swept after this many additions that change a window. That takes some 10 µs without a
-/// join. A pass takes about a sixtieth as many such additions as the window has items.
+/// A page is swept after this many additions that change a window: some 10 µs without a join.
 pub const SWEEP_EVERY: u8 = 32;
 
 /// The most pages of one [`Shift::Sweep`]: a millisecond.
@@ -54,7 +45,8 @@ pub const MOST_SWEPT: u64 = 16;
 pub struct Generation {
     /// When it started, or [`NEVER`]; 0 in a window of items.
     pub start: i64,
-    /// Items that were last added in it. The newest counts all additions that changed the filter.
+    /// Items that were last added in it. The sum over all generations is at most the number of
+    /// distinct items that came since the oldest one started.
     pub items: u64,
 }
 
@@ -62,20 +54,11 @@ pub struct Generation {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Shift {
     /// Forgets what is out of the window at this time, and opens a generation that starts then.
-    Open {
-        /// Milliseconds since 1970.
-        start: i64,
-    },
+    Open(i64),
     /// Forgets what is out of the window at this time.
-    Forget {
-        /// Milliseconds since 1970.
-        start: i64,
-    },
-    /// Removes the forgotten slots of this number of pages.
-    Sweep {
-        /// Pages of the present pass, at most [`MOST_SWEPT`].
-        pages: u64,
-    },
+    Forget(i64),
+    /// Removes the forgotten slots of the next pages, at most [`MOST_SWEPT`].
+    Sweep(u64),
 }
 
 /// How far the removal of forgotten slots is.
@@ -117,9 +100,9 @@ pub(in crate::filter) fn list_bytes(rules: Rules) -> u64 {
 impl Window {
     pub(super) fn new(rules: Rules) -> Result<Self, Error> {
         let mut generations = Vec::new();
-        let most = rules.most_generations();
-        let bytes = most * size_of::<Generation>();
-        generations.try_reserve_exact(most).map_err(|_| Error::OutOfMemory(bytes as u64))?;
+        generations
+            .try_reserve_exact(rules.most_generations())
+            .map_err(|_| Error::OutOfMemory(list_bytes(rules)))?;
         let start = if rules.span == Span::Items { 0 } else { NEVER };
         generations.push(Generation { start, items: 0 });
         Ok(Self { rules, generations, number: 0, sweep: Sweep::default() })
@@ -127,7 +110,7 @@ impl Window {
 
     /// The newest generation, which takes additions.
     pub fn newest(&self) -> Generation {
-        // There is always one (`check`).
+        // There is always one ([`Self::is_sound`]).
         self.generations.last().copied().unwrap_or(Generation { start: NEVER, items: 0 })
     }
 
@@ -149,7 +132,7 @@ impl Window {
         alive.fold(0, |sum, generation| sum.saturating_add(generation.items))
     }
 
-    /// How many additions may change a window of `capacity` items before a generation is opened.
+    /// How many additions may change the filter before a window of items opens a generation.
     #[inline]
     pub(super) fn left(&self, capacity: u64) -> u64 {
         match self.rules.span {
@@ -190,9 +173,7 @@ impl Window {
         }
     }
 
-    /// The start that the newest generation must get before an addition at `now`: of a new
-    /// generation, of an empty one that is stamped, or of one that is moved back. `None` if no
-    /// change is due.
+    /// The start of the [`Shift::Open`] that must precede an addition at `now`, if one must.
     #[inline]
     fn due(&self, now: i64) -> Option<i64> {
         let (rules, newest, start) = (self.rules, self.newest().start, now.clamp(0, MAX_TIME));
@@ -203,15 +184,14 @@ impl Window {
         (due && rules.span != Span::Items).then_some(start)
     }
 
-    /// Whether an addition at `now` must first start a generation, or move the generations back.
+    /// Whether a [`Shift::Open`] must precede an addition at `now`.
     pub fn is_due(&self, now: i64) -> bool {
         self.due(now).is_some()
     }
 
-    /// Moves the newest generation back to `start`, and older ones as far as they must go, so that
-    /// T/G lie between two. If the clock was ahead before, items are remembered for longer. If it
-    /// is behind now, they are forgotten early once it is right again. The two cases cannot be told
-    /// apart.
+    /// Moves the newest generation back to `start`, and older ones as far as T/G must lie between
+    /// two. If the clock was ahead before, items are remembered for longer. If it is behind now,
+    /// they are forgotten early once it is right again. The two cases cannot be told apart.
     fn move_back(&mut self, start: i64) {
         let Span::Time(span) = self.rules.span else { return };
         let part = span.div_ceil(self.rules.generations.into()) as i64;
@@ -238,9 +218,8 @@ impl Window {
     /// Whether an untrusted window is one that this module makes.
     pub(in crate::filter) fn is_sound(&self, scales: bool, capacity: u64) -> bool {
         let count = self.generations.len();
-        if self.rules.check(scales).is_err()
-            || !(1..=self.rules.most_generations()).contains(&count)
-        {
+        let counted = (1..=self.rules.most_generations()).contains(&count);
+        if self.rules.check(scales).is_err() || !counted {
             return false;
         }
         let newest = self.newest();
@@ -252,13 +231,9 @@ impl Window {
             Span::Time(_) if newest.start == NEVER => count == 1,
             Span::Time(_) => {
                 let alive = |old: &Generation| self.rules.is_alive(old.start, newest.start);
-                let apart = |pair: &[Generation]| match pair {
-                    [older, newer] => self.rules.is_over(older.start, newer.start),
-                    _ => true,
-                };
                 (0..=MAX_TIME).contains(&newest.start)
                     && self.generations.iter().all(alive)
-                    && self.generations.windows(2).all(apart)
+                    && self.generations.is_sorted_by(|a, b| self.rules.is_over(a.start, b.start))
             }
         };
         let &Self { number, sweep: Sweep { oldest, floor, page, changes }, .. } = self;
@@ -270,127 +245,7 @@ impl Window {
         let pass = if floor == oldest { page == 0 } else { page < MAX_PAGES };
         starts && numbers && pass && changes < SWEEP_EVERY
     }
-}
 
-impl Paged {
-    /// Does what an addition by a client at `now` must do first: forgets what is out of the window,
-    /// and opens the next generation if it is time. Returns the change for copies to obey. Does
-    /// nothing in a filter without a window.
-    pub fn turn(&mut self, now: i64) -> Option<Shift> {
-        let start = self.window()?.due(now)?;
-        self.make(Shift::Open { start })
-    }
-
-    /// Forgets what is out of the window at `now`. Returns the change for copies to obey.
-    pub fn forget(&mut self, now: i64) -> Option<Shift> {
-        self.make(Shift::Forget { start: now.clamp(0, MAX_TIME) })
-    }
-
-    /// Removes the forgotten slots of up to `pages` pages, at most [`MOST_SWEPT`], and joins up to
-    /// as many: some 60 µs a page for both. Returns the change for copies to obey, or `None` if
-    /// there was nothing to do.
-    pub fn sweep(&mut self, pages: u64) -> Option<Shift> {
-        self.make(Shift::Sweep { pages: pages.min(MOST_SWEPT) })
-    }
-
-    fn make(&mut self, shift: Shift) -> Option<Shift> {
-        (self.obey(shift) == Ok(true)).then_some(shift)
-    }
-
-    /// Makes a change that [`Self::turn`], [`Self::forget`] or [`Self::sweep`] made elsewhere.
-    /// Returns whether there was anything to change.
-    ///
-    /// # Errors
-    /// `Error::Window` for a change that no copy of this filter can have made; nothing changes
-    /// then.
-    pub fn obey(&mut self, shift: Shift) -> Result<bool, Error> {
-        let (window, pages, leaving) = self.window_mut().ok_or(Error::Window)?;
-        let start = match shift {
-            Shift::Sweep { pages: count } if count <= MOST_SWEPT => {
-                return Ok(window.sweep(pages, count));
-            }
-            Shift::Sweep { .. } => return Err(Error::Window),
-            Shift::Open { start } | Shift::Forget { start } => start,
-        };
-        if window.rules.span == Span::Items || !(0..=MAX_TIME).contains(&start) {
-            return Err(Error::Window);
-        }
-        if let Shift::Forget { .. } = shift {
-            return Ok(window.drop_dead(pages, leaving, start));
-        }
-        let Generation { start: newest, items } = window.newest();
-        if newest == NEVER {
-            // Only a copy that missed a shift has items here. They live longer than they should.
-            window.stamp(start);
-        } else if start < newest {
-            window.move_back(start);
-        } else if items > 0 && !window.rules.is_over(newest, start) {
-            return Err(Error::Window);
-        } else {
-            window.drop_dead(pages, leaving, start);
-            if window.newest().items == 0 || !window.free_number(pages, MOST_SWEPT) {
-                window.stamp(start);
-            } else {
-                window.open(pages, start);
-            }
-        }
-        Ok(true)
-    }
-
-    /// Counts additions that changed a slot, then sweeps a page and opens a generation if it is
-    /// time. There is one addition, or at most as many as [`room`](Self::room) allowed.
-    #[inline]
-    pub(super) fn moved_to_newest(&mut self, changed: u8) {
-        let capacity = self.capacity;
-        let Some((window, pages, _)) = self.window_mut() else {
-            return;
-        };
-        let room = window.until_sweep().min(window.left(capacity));
-        debug_assert!(changed == 1 || u64::from(changed) <= room, "{changed} of {room}");
-        if let Some(newest) = window.generations.last_mut() {
-            newest.items = newest.items.saturating_add(changed.into());
-        }
-        let is_over = window.left(capacity) == 0;
-        window.sweep.changes += changed;
-        if window.sweep.changes >= SWEEP_EVERY {
-            window.sweep.changes = 0;
-            window.sweep(pages, 1);
-        }
-        if is_over {
-            window.open(pages, 0);
-        }
-    }
-
-    /// Frees up to `pages` pages of a window that was emptied. Returns whether there are more. No
-    /// copy needs to do the same.
-    pub fn release(&mut self, pages: usize) -> bool {
-        let Some((_, _, leaving)) = self.window_mut() else {
-            return false;
-        };
-        // Most windows have none: a write would copy a page of memory while a child saves.
-        if leaving.is_empty() {
-            return false;
-        }
-        leaving.truncate(leaving.len().saturating_sub(pages));
-        if leaving.is_empty() {
-            *leaving = Vec::new();
-        }
-        !leaving.is_empty()
-    }
-
-    /// The window, its pages, and those that are to be freed.
-    #[inline]
-    pub(super) fn window_mut(&mut self) -> Option<(&mut Window, &mut Pages, &mut Vec<Page>)> {
-        match self.rest.as_deref_mut()? {
-            Rest { part: Part::Window(window), leaving, .. } => {
-                Some((window, &mut self.pages, leaving))
-            }
-            _ => None,
-        }
-    }
-}
-
-impl Window {
     /// Sweeps up to `most` pages, until the next number is free; returns whether it is.
     fn free_number(&mut self, pages: &mut Pages, most: u64) -> bool {
         for _ in 0..most {
@@ -465,5 +320,113 @@ impl Window {
             }
         }
         count > 0
+    }
+}
+
+impl Paged {
+    /// Makes the change that must precede an addition by a client at `now`, if there is one.
+    /// Returns it for copies to obey.
+    pub fn turn(&mut self, now: i64) -> Option<Shift> {
+        let start = self.window()?.due(now)?;
+        self.make(Shift::Open(start))
+    }
+
+    /// Forgets what is out of the window at `now`. Returns the change for copies to obey.
+    pub fn forget(&mut self, now: i64) -> Option<Shift> {
+        self.make(Shift::Forget(now.clamp(0, MAX_TIME)))
+    }
+
+    /// Removes the forgotten slots of up to `pages` pages, at most [`MOST_SWEPT`], and joins up to
+    /// as many: some 60 µs a page for both. Returns the change for copies to obey, if there was
+    /// anything to do.
+    pub fn sweep(&mut self, pages: u64) -> Option<Shift> {
+        self.make(Shift::Sweep(pages.min(MOST_SWEPT)))
+    }
+
+    fn make(&mut self, shift: Shift) -> Option<Shift> {
+        (self.obey(shift) == Ok(true)).then_some(shift)
+    }
+
+    /// Makes a change that another copy made. Returns whether there was anything to change.
+    ///
+    /// # Errors
+    /// `Error::Window` for a change that no copy can have made; nothing changes then.
+    pub fn obey(&mut self, shift: Shift) -> Result<bool, Error> {
+        let (window, pages, leaving) = self.window_mut().ok_or(Error::Window)?;
+        let start = match shift {
+            Shift::Sweep(count) if count <= MOST_SWEPT => {
+                return Ok(window.sweep(pages, count));
+            }
+            Shift::Sweep(_) => return Err(Error::Window),
+            Shift::Open(start) | Shift::Forget(start) => start,
+        };
+        if window.rules.span == Span::Items || !(0..=MAX_TIME).contains(&start) {
+            return Err(Error::Window);
+        }
+        if let Shift::Forget(_) = shift {
+            return Ok(window.drop_dead(pages, leaving, start));
+        }
+        let Generation { start: newest, items } = window.newest();
+        if newest == NEVER {
+            // Only a copy that missed a shift has items here. They live longer than they should.
+            window.stamp(start);
+        } else if start < newest {
+            window.move_back(start);
+        } else if items > 0 && !window.rules.is_over(newest, start) {
+            return Err(Error::Window);
+        } else {
+            window.drop_dead(pages, leaving, start);
+            if window.newest().items == 0 || !window.free_number(pages, MOST_SWEPT) {
+                window.stamp(start);
+            } else {
+                window.open(pages, start);
+            }
+        }
+        Ok(true)
+    }
+
+    /// Counts additions that changed a slot: one, or as many as [`room`](Self::room) allowed. Then
+    /// sweeps a page and opens a generation if it is time.
+    #[inline]
+    pub(super) fn moved_to_newest(&mut self, changed: u8) {
+        let capacity = self.capacity;
+        let Some((window, pages, _)) = self.window_mut() else { return };
+        let room = window.until_sweep().min(window.left(capacity));
+        debug_assert!(changed == 1 || u64::from(changed) <= room, "{changed} of {room}");
+        if let Some(newest) = window.generations.last_mut() {
+            newest.items = newest.items.saturating_add(changed.into());
+        }
+        let is_over = window.left(capacity) == 0;
+        window.sweep.changes += changed;
+        if window.sweep.changes >= SWEEP_EVERY {
+            window.sweep.changes = 0;
+            window.sweep(pages, 1);
+        }
+        if is_over {
+            window.open(pages, 0);
+        }
+    }
+
+    /// Frees up to `pages` pages of a window that was emptied. Returns whether there are more.
+    pub fn release(&mut self, pages: usize) -> bool {
+        // Most windows have none: a write would copy a page of memory while a child saves.
+        let leaving = self.window_mut().map(|(_, _, leaving)| leaving);
+        let Some(leaving) = leaving.filter(|leaving| !leaving.is_empty()) else { return false };
+        leaving.truncate(leaving.len().saturating_sub(pages));
+        if leaving.is_empty() {
+            *leaving = Vec::new();
+        }
+        !leaving.is_empty()
+    }
+
+    /// The window, its pages, and those to be freed.
+    #[inline]
+    pub(super) fn window_mut(&mut self) -> Option<(&mut Window, &mut Pages, &mut Vec<Page>)> {
+        match self.rest.as_deref_mut()? {
+            Rest { part: Part::Window(window), leaving, .. } => {
+                Some((window, &mut self.pages, leaving))
+            }
+            _ => None,
+        }
     }
 }

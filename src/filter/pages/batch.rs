@@ -1,15 +1,7 @@
-//! Many items at once: three stages of prefetches, then the work.
-//!
-//! ```text
-//!   address of each of 64 items   ─▶ its entry of the table
-//!   the entry                     ─▶ the starts of its page
-//!   the starts                    ─▶ the lines of its block
-//!   find, insert, change
-//! ```
-//!
-//! Each stage reads only memory that the stage before has prefetched, and 64 waits overlap.
+//! Up to 64 items at once, so that their waits for memory overlap. Three stages prefetch entries
+//! of the table, starts of pages, and blocks. Each reads what the stage before has prefetched.
 
-use super::{Address, Pages, block, page::Place, select::with_select};
+use super::{Pages, block, page::Place, words::with_select};
 use crate::filter::{
     error::Error,
     hash::Hash,
@@ -28,8 +20,9 @@ impl Pages {
             let (blocks, all_long) = self.prefetch(hashes);
             let answered = if all_long { hashes } else { &[] };
             for (block, &hash) in blocks.iter().zip(answered) {
-                let Address { format, place, tag, .. } = self.levels.address(hash, pages);
-                let found = block::find(select, block, format, place.bucket(), tag);
+                let (_, format, tag) = self.levels.address(hash.block, pages);
+                let bucket = Place::of(hash).bucket();
+                let found = block::find(select, block, format, bucket, tag);
                 answer(found.slot.map(|(_, slot)| format.payload(slot)));
             }
             all_long
@@ -39,7 +32,9 @@ impl Pages {
         }
     }
 
-    /// [`Self::insert`] of each item of a chunk of at most 64, in order.
+    /// Adds each item of a chunk of at most 64, in order: with the payload `fresh` if no slot
+    /// matches it; otherwise `change` makes the payload from what it was. Answers with the payload
+    /// before, `None` if the item is new.
     ///
     /// # Errors
     /// `Error::OutOfMemory`. The item that fails and all after it are not added.
@@ -52,13 +47,13 @@ impl Pages {
         mut answer: impl FnMut(Option<u64>),
     ) -> Result<(), Error> {
         if let &[hash] = hashes {
-            answer(self.insert(hash, fresh, change)?);
+            answer(with_select!(select => self.insert(select, hash, fresh, change))?);
             return Ok(());
         }
         with_select!(select => {
             self.prefetch(hashes);
             hashes.iter().try_for_each(|&hash| {
-                answer(self.insert_by(select, hash, fresh, &change)?);
+                answer(self.insert(select, hash, fresh, &change)?);
                 Ok(())
             })
         })

@@ -11,22 +11,19 @@
 //! ```
 //!
 //! The i-th one ends bucket i, and each zero before it stands for a slot. So the slots of a bucket
-//! lie between two ones (`select.rs`). Both sides grow into the gap, which is shorter than a word.
-//! A slot has w bits. W is the least number of words, so n slots have exactly one form.
-//!
-//! Bender et al., "Don't Thrash: How to Cache Your Hash on Flash" (2012); Pandey et al., "A
-//! General-Purpose Counting Filter" (2017).
+//! lie between two ones. Both sides grow into the gap, which is shorter than a word. A slot has w
+//! bits. W is the least number of words, so n slots have exactly one form.
 
 use std::{hint::select_unpredictable, ops::Range};
 
 use super::{
     Generations,
-    select::{Portable, Select},
     slot::Format,
-    words::{WORD, clear, low, read, replace, set, shift_down, shift_up, without},
+    words::{
+        Portable, Select, WORD, clear, low, read, replace, set, shift_down, shift_up, without,
+    },
 };
 
-/// Buckets of a block.
 pub(super) const BUCKETS: usize = 64;
 
 #[inline(always)]
@@ -67,7 +64,6 @@ pub(super) fn slots(select: impl Select, block: &[u64]) -> usize {
     select_end(select, block, BUCKETS as u32 - 1) + 1 - BUCKETS
 }
 
-/// The slot with this index.
 #[inline(always)]
 pub(super) fn slot(block: &[u64], format: Format, index: usize) -> u64 {
     let width = format.width();
@@ -85,7 +81,7 @@ pub(super) fn set_slot(block: &mut [u64], format: Format, index: usize, slot: u6
 pub(super) struct Found {
     /// The place of the bucket's end among the ends.
     pub(super) end: usize,
-    /// The slot that matches, and its index.
+    /// The index of the slot that matches, and the slot.
     pub(super) slot: Option<(usize, u64)>,
 }
 

@@ -1,13 +1,12 @@
 //! Arrays that take whole size classes of the allocator, no more and no less.
 //!
 //! jemalloc, the allocator of Redis and Valkey on Linux, rounds a size up to its next class: 16,
-//! 32, 48 ... 128 bytes, then four classes for each doubling: 160, 192, 224, 256, 320 ... An array
-//! that grows within its class costs nothing, and its memory follows from its length. Other
-//! allocators round less; there the array takes what it would take with jemalloc.
+//! 32, 48 ... 128 bytes, then four classes for each doubling: 160, 192, 224, 256, 320 ... So the
+//! memory of an array follows from its length. With other allocators it takes the same.
 
 use crate::filter::error::Error;
 
-/// The size class of this number of bytes, in bytes.
+/// The size class of a number of bytes.
 pub(super) fn class(bytes: usize) -> usize {
     match bytes {
         0..=128 => bytes.next_multiple_of(16),
@@ -19,11 +18,7 @@ pub(super) fn room<T>(len: usize) -> usize {
     class(len.saturating_mul(size_of::<T>())) / size_of::<T>()
 }
 
-/// Makes room for `len` elements.
-///
-/// # Errors
-/// `Error::OutOfMemory`; the array is unchanged then.
-#[inline]
+/// Makes room for `len` elements. After an error the array is unchanged.
 pub(super) fn reserve<T>(array: &mut Vec<T>, len: usize) -> Result<(), Error> {
     if len <= array.capacity() {
         return Ok(());
@@ -36,7 +31,6 @@ pub(super) fn reserve<T>(array: &mut Vec<T>, len: usize) -> Result<(), Error> {
 
 /// Moves the elements to a smaller array if they fit into a lower class. Does nothing if the
 /// allocator has no memory for that array.
-#[inline]
 pub(super) fn fit<T>(array: &mut Vec<T>) {
     let wanted = room::<T>(array.len());
     // Not `shrink_to`: it aborts the process if the allocator refuses.

@@ -16,55 +16,48 @@
 //! ```
 //!
 //! A quotient filter in pages of some 4.5 KiB, of which one at a time is split by one bit of the
-//! tags, without rehashing. It needs no reservation, and no pause is longer than a split of some
-//! 5,000 slots. A slot may have a payload: a count, or the generation in which the item came last.
+//! tags, without rehashing. A slot may have a payload: a count, or the number of a generation.
 //!
-//! Litwin, "Linear Hashing: A New Tool for File and Table Addressing" (1980): which page is split
-//! next depends on the number of slots alone. Bender et al., "Don't Thrash" (2012), and Pandey et
-//! al., "A General-Purpose Counting Filter" (2017): buckets and slots. Dayan et al., "InfiniFilter"
-//! (2023): tags that lose a bit when the table grows. The rate is computed, not estimated
-//! (`plan.rs`).
+//! Litwin, "Linear Hashing: A New Tool for File and Table Addressing" (1980): pages that split.
+//! Bender et al., "Don't Thrash: How to Cache Your Hash on Flash" (2012), and Pandey et al., "A
+//! General-Purpose Counting Filter" (2017): buckets and slots. Dayan et al., "InfiniFilter" (2023):
+//! tags that lose a bit when the table grows.
 //!
 //! # What always holds
-//! 1. No tag of a bucket is the beginning of another one in that bucket: an item gets a slot only
-//!    if no slot matches it. So every item matches at most one slot, and deletions are never
-//!    ambiguous.
+//! 1. No tag of a bucket is the beginning of another one in that bucket. So every item matches at
+//!    most one slot.
 //! 2. An item that was added matches a slot until that slot is removed.
-//! 3. The words of the pages follow from the plan and the sequence of changing operations, so
-//!    replicas are equal. An operation that fails for lack of memory has changed nothing.
+//! 3. The words of the pages follow from the plan and the sequence of changing operations. An
+//!    operation that fails for lack of memory has changed nothing.
 //! 4. There are at most [`Plan::most_slots`] slots, not counting copies of void ones.
 //!
 //! A window calls [`turn`](Pages::turn) when a generation starts, inserts with the newest number as
-//! payload, and accepts as answers only slots of [`Generations`] that are alive. Before a number is
-//! used again, [`sweep`](Pages::sweep) must have visited pages 0, 1, 2 ... up to the last one.
-//! Splits and joins in between need no attention.
-//!
-//! Arguments, time, and bytes on disk do not belong here.
+//! payload, and accepts only slots of [`Generations`] that are alive. Before a number is used
+//! again, [`sweep`](Pages::sweep) must have visited all pages in order. Splits and joins in between
+//! need no attention.
 
 mod batch;
 mod block;
+mod figures;
 mod memory;
 mod page;
 mod pieces;
 mod plan;
-mod sample;
-mod select;
-mod size;
 mod slot;
 mod unite;
 mod words;
 
+pub use figures::Sample;
 pub use page::Page;
 pub(crate) use pieces::NOT_NEXT;
 pub use pieces::{END, Pieces, Reach};
 pub use plan::{Growth, MAX_PAGES, Payload, Plan};
-pub use sample::Sample;
 pub use slot::Format;
 
 pub(super) use page::PAGE_BUCKETS;
 use page::{Place, Spot};
-use select::{Select, with_select};
 use slot::marker;
+use words::{Portable, Select, with_select};
 
 use super::{error::Error, hash::Hash};
 
@@ -73,14 +66,13 @@ use super::{error::Error, hash::Hash};
 pub struct Pages {
     /// At least one page.
     table: Vec<Page>,
-    /// Slots in all pages.
     slots: u64,
     /// Void slots that a split copied; 0 if payloads are generations.
     copies: u64,
     /// Bytes of all pages: a sum over billions of items would take too long.
     bytes: u64,
     plan: Plan,
-    /// Which page an item belongs to; it follows from the plan and the number of pages.
+    /// They follow from the plan and the number of pages.
     levels: Levels,
     /// The number of the newest generation, and how many are alive.
     newest: u8,
@@ -90,7 +82,7 @@ pub struct Pages {
 // Small filters are many.
 const _: () = assert!(size_of::<Pages>() <= 64);
 
-/// Which payloads are alive: those that are the numbers of the newest generations.
+/// Which payloads are alive: the numbers of the newest generations.
 #[derive(Clone, Copy, Debug)]
 pub struct Generations {
     /// The number of the newest generation.
@@ -114,13 +106,11 @@ impl Generations {
         self.age(number) < self.alive
     }
 
-    /// Looks at the lowest `count` slots of a word. Returns a word with the lowest bit of each dead
-    /// slot.
+    /// The lowest bits of those that are dead among the lowest `count` slots of a word.
     #[inline(always)]
     fn dead(self, format: Format, count: usize, slots: u64) -> u64 {
         let ones = (0..count).fold(0, |ones, i| ones | 1 << (i * format.width()));
-        // Each number needs one bit more here. That fits, because a slot has at least two other
-        // bits.
+        // Each number needs one bit more here: a slot has at least two besides its payload.
         let above = self.most + 1;
         let numbers = format.payload(slots) & (self.most * ones);
         let ages = ((self.newest & self.most | above) * ones - numbers) & (self.most * ones);
@@ -133,7 +123,7 @@ impl Generations {
 pub struct Slot {
     /// Block of the page times 64, plus bucket of the block: in [0, 1983].
     pub place: u16,
-    /// The lowest bits of `Hash::block`, as far as they are known.
+    /// The known bits of `Hash::block`, which are its lowest.
     pub block: u64,
     /// How many bits of it are known, in [0, 63].
     pub known: u8,
@@ -146,62 +136,37 @@ pub struct Slot {
 struct Levels {
     /// The lower level.
     level: u8,
-    /// Bits of a tag that is added at either level.
+    /// Bits of a new tag at either level.
     tag_bits: [u8; 2],
     payload_bits: u8,
 }
 
 impl Levels {
-    /// The levels of a table of `pages` pages; at least 1.
     fn new(plan: &Plan, pages: u64) -> Self {
         let level = pages.ilog2();
         let tag_bits = [level, level + 1].map(|level| plan.format(level).tag_bits);
         Self { level: level as u8, tag_bits, payload_bits: plan.payload.bits() }
     }
 
-    /// The page of an address in a table of `pages` pages, and its level above the lower one.
+    /// The page of an address in a table of `pages` pages, and its level. The number of a page is
+    /// one of its addresses.
     #[inline(always)]
-    fn page(self, address: u64, pages: usize) -> (usize, usize) {
+    fn page(self, address: u64, pages: usize) -> (usize, u32) {
         let lower = 1 << self.level;
         let page = address as usize & (lower - 1);
         let above = usize::from(page < pages - lower);
-        (page | address as usize & above << self.level, above)
+        (page | address as usize & above << self.level, u32::from(self.level) + above as u32)
     }
 
-    /// Where an item belongs in a table of `pages` pages.
+    /// The page of an item in a table of `pages` pages, its format, and `block` without the bits of
+    /// the address: its lowest bits are the tag.
     #[inline(always)]
-    fn address(self, hash: Hash, pages: usize) -> Address {
-        let (page, above) = self.page(hash.block, pages);
-        let format = Format { tag_bits: self.tag_bits[above], payload_bits: self.payload_bits };
-        let level = usize::from(self.level) + above;
-        Address { page, format, place: Place::of(hash), tag: hash.block >> level }
+    fn address(self, block: u64, pages: usize) -> (usize, Format, u64) {
+        let (page, level) = self.page(block, pages);
+        let tag_bits = self.tag_bits[(level - u32::from(self.level)) as usize];
+        let format = Format { tag_bits, payload_bits: self.payload_bits };
+        (page, format, block >> level)
     }
-}
-
-#[derive(Clone, Copy)]
-struct Address {
-    page: usize,
-    /// The slots of the page.
-    format: Format,
-    place: Place,
-    /// The bits of the tag; as many as the hash has.
-    tag: u64,
-}
-
-impl Address {
-    /// Where the item belongs in its page.
-    #[inline(always)]
-    fn spot(self, page: &Page) -> Spot {
-        page.spot(self.format, self.place, self.tag)
-    }
-}
-
-/// The level of a page in a table of `pages` pages.
-#[inline(always)]
-fn level_of(page: usize, pages: usize) -> u32 {
-    let level = pages.ilog2();
-    let is_split = page < pages - (1 << level) || page >= 1 << level;
-    level + u32::from(is_split)
 }
 
 /// Updates `bytes` after a page that had `before` allocated words was changed.
@@ -213,20 +178,18 @@ fn resized(bytes: &mut u64, before: usize, page: &Page) {
 }
 
 impl Pages {
-    /// Makes an empty structure.
-    ///
-    /// # Errors
-    /// `Error::OutOfMemory`, and those of [`Plan::check`].
+    /// Makes an empty structure. Fails with `Error::OutOfMemory` or as [`Plan::check`] does.
     pub fn new(plan: Plan) -> Result<Self, Error> {
         plan.check()?;
-        Ok(Self::of(plan, empty(plan.first_pages as usize)?))
+        Ok(Self::of(plan, empty(plan.first_pages as usize)?, 0, 0))
     }
 
-    /// A structure with a checked plan and a table. Its slots are not counted yet.
-    fn of(plan: Plan, table: Vec<Page>) -> Self {
+    /// The structure of a checked plan with these pages, each of the format of its level. The
+    /// newest generation is 0 until [`Self::turn`].
+    fn of(plan: Plan, table: Vec<Page>, slots: u64, copies: u64) -> Self {
         let bytes = table.iter().map(Page::bytes).sum();
         let levels = Levels::new(&plan, table.len() as u64);
-        Self { table, slots: 0, copies: 0, bytes, plan, levels, newest: 0, alive: 1 }
+        Self { table, slots, copies, bytes, plan, levels, newest: 0, alive: 1 }
     }
 
     /// The numbers with which it was made.
@@ -250,7 +213,7 @@ impl Pages {
         self.slots - self.copies
     }
 
-    /// Void slots that splits duplicated.
+    /// Void slots that splits copied.
     pub fn copies(&self) -> u64 {
         self.copies
     }
@@ -260,11 +223,11 @@ impl Pages {
         &self.table
     }
 
-    /// Lets an allocator move allocations, from number `from` on, until `stop` says so. Returns the
-    /// number of the next.
+    /// Lets an allocator move pages, from number `from` on, until `stop` says so. Returns the next
+    /// number.
     ///
     /// # Safety
-    /// As for `layer::bits::relocate`.
+    /// As for `Bits::relocate`.
     pub(super) unsafe fn relocate(
         &mut self,
         from: u64,
@@ -282,7 +245,7 @@ impl Pages {
         None
     }
 
-    /// The bytes that it takes from the allocator, besides itself: equal on replicas.
+    /// The bytes of its allocations: equal on replicas.
     pub fn bytes(&self) -> u64 {
         memory::bytes::<Page>(self.table.len()) + self.bytes
     }
@@ -297,73 +260,36 @@ impl Pages {
         Ok(Self { table, ..*self })
     }
 
-    /// The structure with these pages, in order; each was read with the format of its level. Checks
-    /// everything that the structure relies on, except the plan ([`Plan::check`]). The newest
-    /// generation is 0 until [`Self::turn`].
-    ///
-    /// # Errors
-    /// `Error::Capacity` if there is no page, or more slots than the pages may have, or more copies
-    /// than slots.
-    fn from_pages(plan: Plan, table: Vec<Page>, copies: u64) -> Result<Self, Error> {
-        let pages = table.len() as u64;
-        let slots = table.iter().map(Page::count).sum::<u64>();
-        let most = plan.most_slots(pages);
-        let counted = if plan.counts_copies() {
-            copies <= slots && slots - copies <= most
-        } else {
-            copies == 0
-        };
-        let sound = (1..=MAX_PAGES).contains(&pages) && counted;
-        if !sound {
-            return Err(Error::Capacity(slots));
-        }
-        Ok(Self { slots, copies, ..Self::of(plan, table) })
+    /// The page of an item, and where it belongs there.
+    #[inline(always)]
+    fn spot(&self, block: u64, place: Place) -> (usize, Spot) {
+        let (page, format, tag) = self.levels.address(block, self.table.len());
+        (page, self.table[page].spot(format, place, tag))
     }
 
-    /// Looks for the slot that matches an item; returns its payload.
+    /// The payload of the slot that matches an item.
     pub fn find(&self, hash: Hash) -> Option<u64> {
-        with_select!(select => {
-            let at = self.levels.address(hash, self.table.len());
-            let page = &self.table[at.page];
-            let spot = at.spot(page);
-            let (_, slot) = page.find(select, spot).slot?;
-            Some(spot.format.payload(slot))
-        })
-    }
-
-    /// How often an item was added and not deleted since; the highest count means "at least".
-    pub fn count(&self, hash: Hash) -> u64 {
-        self.find(hash).map_or(0, |payload| payload + 1)
-    }
-
-    /// Adds an item: with the payload `fresh` if no slot matches it; otherwise `change` makes the
-    /// payload from what it was. Returns the payload before, `None` if the item is new.
-    ///
-    /// # Errors
-    /// `Error::OutOfMemory`; nothing has changed then.
-    #[inline]
-    pub fn insert(
-        &mut self,
-        hash: Hash,
-        fresh: u64,
-        change: impl FnOnce(u64) -> u64,
-    ) -> Result<Option<u64>, Error> {
-        with_select!(select => self.insert_by(select, hash, fresh, change))
+        with_select!(select => self.find_by(select, hash.block, Place::of(hash)))
     }
 
     #[inline(always)]
-    fn insert_by(
+    fn find_by(&self, select: impl Select, block: u64, place: Place) -> Option<u64> {
+        let (page, spot) = self.spot(block, place);
+        let (_, slot) = self.table[page].find(select, spot).slot?;
+        Some(spot.format.payload(slot))
+    }
+
+    /// Adds an item, as [`Self::insert_chunk`] does. After an error nothing has changed.
+    #[inline(always)]
+    fn insert(
         &mut self,
         select: impl Select,
         hash: Hash,
         fresh: u64,
         change: impl FnOnce(u64) -> u64,
     ) -> Result<Option<u64>, Error> {
-        let pages = self.table.len();
-        let at = self.levels.address(hash, pages);
-        let page = &mut self.table[at.page];
-        let spot = at.spot(page);
-        let format = spot.format;
+        let (number, spot) = self.spot(hash.block, Place::of(hash));
+        let (format, page) = (spot.format, &mut self.table[number]);
         let found = page.find(select, spot);
         if let Some((index, slot)) = found.slot {
             let payload = format.payload(slot);
@@ -374,11 +300,13 @@ impl Pages {
             }
             return Ok(Some(payload));
         }
-        if self.slots >= self.plan.most_slots(pages as u64) {
-            return self.insert_and_split(hash, fresh).map(|()| None);
+        let slot = format.slot(spot.tag, fresh);
+        if self.slots >= self.most_slots() {
+            return self.insert_and_split(number, spot, found.end, slot).map(|()| None);
         }
+        let page = &mut self.table[number];
         let before = page.allocated();
-        page.insert(select, spot, found.end, format.slot(spot.tag, fresh))?;
+        page.insert(select, spot, found.end, slot)?;
         resized(&mut self.bytes, before, page);
         self.slots += 1;
         Ok(None)
@@ -389,10 +317,8 @@ impl Pages {
     #[inline(always)]
     fn lower_by(&mut self, select: impl Select, hash: Hash) -> u64 {
         let most = self.plan.payload.most();
-        let at = self.levels.address(hash, self.table.len());
-        let page = &mut self.table[at.page];
-        let spot = at.spot(page);
-        let format = spot.format;
+        let (number, spot) = self.spot(hash.block, Place::of(hash));
+        let (format, page) = (spot.format, &mut self.table[number]);
         let Some((index, slot)) = page.find(select, spot).slot else {
             return 0;
         };
@@ -419,18 +345,22 @@ impl Pages {
         self.copies = self.copies.min(self.slots);
     }
 
-    /// Adds a slot, then splits the next page. Without memory for that, nothing has changed.
+    /// Adds a slot, then splits the next page.
     #[inline(never)]
-    fn insert_and_split(&mut self, hash: Hash, payload: u64) -> Result<(), Error> {
-        let at = self.levels.address(hash, self.table.len());
-        let (page, bytes) = (&mut self.table[at.page], self.bytes);
-        let (spot, old) = (at.spot(page), page.duplicate()?);
-        let end = page.find(select::Portable, spot).end;
-        page.insert(select::Portable, spot, end, spot.format.slot(spot.tag, payload))?;
+    fn insert_and_split(
+        &mut self,
+        number: usize,
+        spot: Spot,
+        end: usize,
+        slot: u64,
+    ) -> Result<(), Error> {
+        let (page, bytes) = (&mut self.table[number], self.bytes);
+        let old = page.duplicate()?;
+        page.insert(Portable, spot, end, slot)?;
         self.bytes = bytes + page.bytes() - old.bytes();
         self.slots += 1;
         self.split().inspect_err(|_| {
-            self.table[at.page] = old;
+            self.table[number] = old;
             (self.bytes, self.slots) = (bytes, self.slots - 1);
         })
     }
@@ -440,7 +370,7 @@ impl Pages {
         memory::reserve(table, table.len() + 1)?;
         let level = table.len().ilog2();
         let page = table.len() - (1 << level);
-        let ([zero, one], voids) = self.plan.split(&table[page], level)?;
+        let ([zero, one], voids) = table[page].split(&self.plan, level)?;
         self.bytes = self.bytes + zero.bytes() + one.bytes() - table[page].bytes();
         table[page] = zero;
         table.push(one);
@@ -452,31 +382,28 @@ impl Pages {
         Ok(())
     }
 
-    /// Joins the last page with the page that it was split from, if that is due. Returns whether it
-    /// did. Deletions call this. Without memory nothing changes, and a later call tries again.
+    /// Joins the last page with the one that it was split from, if that is due. Returns whether it
+    /// did. Without memory nothing changes, and a later call tries again.
     #[inline]
     pub fn join_if_due(&mut self) -> bool {
         let pages = self.table.len() as u64;
         self.plan.joins_below(pages, self.slots) && self.join().is_ok()
     }
 
-    /// Joins the last page with the one that it was split from. Slots of dead generations leave.
     #[inline(never)]
     fn join(&mut self) -> Result<(), Error> {
-        let (plan, generations, merge) = (self.plan, self.generations(), self.merging());
+        let (generations, merge) = (self.generations(), self.merging());
         let table = &mut self.table;
         let last = table.len() - 1;
         let level = last.ilog2();
         let first = last - (1 << level);
-        let (from, to) = (plan.format(level + 1), plan.format(level));
         let pages = [&table[first], &table[last]];
-        let dead = |payload| !generations.is_alive(payload);
-        let (page, fewer) = Page::join(pages, from, to, dead, merge)?;
+        let (page, fewer) = Page::join(pages, &self.plan, level, generations, merge)?;
         self.bytes = self.bytes + page.bytes() - table[first].bytes() - table[last].bytes();
         table[first] = page;
         table.truncate(last);
         memory::fit(table);
-        self.levels = Levels::new(&plan, last as u64);
+        self.levels = Levels::new(&self.plan, last as u64);
         self.removed(fewer);
         Ok(())
     }
@@ -486,13 +413,13 @@ impl Pages {
     fn merging(&self) -> impl Fn(u64, u64) -> u64 + use<> {
         let (payload, generations) = (self.plan.payload, self.generations());
         move |a, b| match payload {
-            Payload::Count { .. } => generations.most.min(a + b + 1),
-            Payload::Generation { .. } if generations.age(a) > generations.age(b) => b,
-            Payload::Nothing | Payload::Generation { .. } => a,
+            Payload::Count(_) => generations.most.min(a + b + 1),
+            Payload::Generation(_) if generations.age(a) > generations.age(b) => b,
+            Payload::Nothing | Payload::Generation(_) => a,
         }
     }
 
-    /// Starts generation `newest` modulo 2^c; `alive` numbers are alive, counted back from it.
+    /// Starts generation `newest`, modulo 2^c. `alive` are alive, counted back from it.
     pub fn turn(&mut self, newest: u8, alive: u8) {
         (self.newest, self.alive) = (newest, alive);
     }
@@ -501,7 +428,7 @@ impl Pages {
     #[inline]
     pub fn generations(&self) -> Generations {
         let most = self.plan.payload.most();
-        let forgets = matches!(self.plan.payload, Payload::Generation { .. });
+        let forgets = matches!(self.plan.payload, Payload::Generation(_));
         let alive = if forgets { self.alive.into() } else { most + 1 };
         Generations { newest: self.newest.into(), most, alive }
     }
@@ -510,45 +437,42 @@ impl Pages {
     pub fn sweep(&mut self, page: usize) {
         let (generations, pages) = (self.generations(), self.table.len());
         let Some(swept) = self.table.get_mut(page) else { return };
-        let format = self.plan.format(level_of(page, pages));
+        let (_, level) = self.levels.page(page as u64, pages);
+        let format = self.plan.format(level);
         let before = swept.allocated();
         let removed = with_select!(select => swept.sweep(select, format, generations));
         resized(&mut self.bytes, before, swept);
         self.removed(removed as u64);
     }
 
-    /// Removes all slots, and returns the pages, which the caller frees: at a billion items that
-    /// takes a tenth of a second. The structure is then empty, but keeps its generations. If there
-    /// is no memory for an empty table, the pages are freed here.
+    /// Removes all slots, and returns the pages. The caller frees them: at a billion items that
+    /// takes a tenth of a second. Without memory for an empty table, they are freed here.
     pub fn clear(&mut self) -> Vec<Page> {
         // Fewer than the first pages if the plan is forged.
         let pages = self.table.len().min(self.plan.first_pages as usize);
-        let gone = match empty(pages) {
-            Ok(table) => std::mem::replace(&mut self.table, table),
-            Err(_) => {
-                self.table.truncate(pages);
-                self.table.fill_with(Page::empty);
-                Vec::new()
-            }
-        };
+        let gone = empty(pages).map(|table| std::mem::replace(&mut self.table, table));
+        if gone.is_err() {
+            self.table.truncate(pages);
+            self.table.fill_with(Page::empty);
+        }
         (self.slots, self.copies, self.bytes) = (0, 0, 0);
         self.levels = Levels::new(&self.plan, pages as u64);
-        gone
+        gone.unwrap_or_default()
     }
 
     /// All slots, page by page.
     pub fn slots(&self) -> impl Iterator<Item = Slot> {
-        let pages = self.table.len();
-        self.table.iter().enumerate().flat_map(move |(number, page)| {
-            let level = level_of(number, pages);
-            Slot::of_page(page, self.plan.format(level), number as u64, level)
+        self.table.iter().enumerate().flat_map(|(number, page)| {
+            let (_, level) = self.levels.page(number as u64, self.table.len());
+            Slot::of_page(&self.plan, page, number as u64, level)
         })
     }
 }
 
 impl Slot {
     /// The slots of a page.
-    fn of_page(page: &Page, format: Format, number: u64, level: u32) -> impl Iterator<Item = Self> {
+    fn of_page(plan: &Plan, page: &Page, number: u64, level: u32) -> impl Iterator<Item = Self> {
+        let format = plan.format(level);
         page.slots(format).map(move |(place, slot)| {
             let tag = format.tag(slot);
             let len = marker(tag);
@@ -568,15 +492,4 @@ fn empty(pages: usize) -> Result<Vec<Page>, Error> {
     memory::reserve(&mut table, pages)?;
     table.resize_with(pages, Page::empty);
     Ok(table)
-}
-
-impl Plan {
-    /// Divides a page of a level by an address bit. Returns how many void slots both have now.
-    fn split(&self, page: &Page, level: u32) -> Result<([Page; 2], u64), Error> {
-        let (from, to) = (self.format(level), self.format(level + 1));
-        let counts = matches!(self.payload, Payload::Count { .. });
-        let most = self.payload.most();
-        // A copy of a void slot stands for items of both pages, so its count is no longer known.
-        page.split(from, to, |payload| if counts { most } else { payload })
-    }
 }

@@ -1,4 +1,4 @@
-//! A page: a cache line with the places of 31 blocks, then the blocks, of any length, in one
+//! A page: a cache line with the starts of 31 blocks, then the blocks, of any length, in one
 //! allocation.
 //!
 //! ```text
@@ -9,10 +9,9 @@
 //! ```
 //!
 //! Start i is in bits 16 (i % 4) of word i / 4, in words from the start of the page; start 31 is
-//! its end. One cache line says where a block lies, and the block itself takes three or four lines.
-//!
-//! A block that needs another word pushes the later ones up, 2 KiB on average. Why 31 blocks: with
-//! more, pushing and splitting take longer; with fewer, starts and classes of memory cost more.
+//! its end. A block that needs another word pushes the later ones up, 2 KiB on average. With more
+//! blocks, pushing and splitting would take longer. With fewer, starts and size classes of the
+//! allocator would take more memory.
 //!
 //! A page with few slots is short: one block of 64 buckets, each for 31 places, and no starts.
 //!
@@ -27,27 +26,24 @@
 //! ```
 //!
 //! In its block, the rest is the low part of the tag. It lies below the marker in every slot, so
-//! slots match only items of their place. A tag is the beginning of another only if both have the
-//! same place. So a short page has the slots that a long one would have. A short page becomes long
-//! before it has as many words as a long page without slots, so the length of a page says which it
-//! is. A long page becomes short when it loses its last slot.
+//! slots match only items of their place, and a short page has the slots that a long one would
+//! have. It becomes long before it has as many words as a long page without slots, so the length of
+//! a page says which it is. A long page becomes short when it loses its last slot.
 //!
-//! A page without slots has no allocation: a structure may be reserved for billions of items that
-//! never come.
+//! A page without slots has no allocation: the items of a reservation may never come.
 
 use std::ops::Range;
 
 use super::{
-    Generations,
+    Generations, Payload, Plan,
     block::{self, BUCKETS, Found},
     memory,
-    select::{Portable, Select},
     slot::{Format, VOID, are_prefix_free, joined},
-    words::{WORD, low, read, set},
+    words::{Portable, Select, WORD, low, read, set},
 };
 use crate::filter::{
     error::Error,
-    hash::{Hash, probe::scale},
+    hash::{Hash, scale},
     layer::bits::prefetch,
 };
 
@@ -62,9 +58,9 @@ const LANES: usize = 4;
 /// 1 in each lane.
 const ONES: u64 = 0x0001_0001_0001_0001;
 
-/// The most slots of a block, many times what a block has by chance. A union and a join compare the
-/// slots of a bucket with each other. The limit bounds that time if pages are forged, or if an
-/// attacker makes items for one bucket. It also keeps starts within 16 bits.
+/// The most slots of a block, many times what a block has by chance. It bounds the time in which a
+/// union or a join compares the slots of a bucket, which may be forged. It also keeps starts within
+/// 16 bits.
 const MOST_SLOTS: usize = 1 << 11;
 /// Bits of the widest slot of a long page and of its zero among the ends.
 const MOST_BITS: usize = 58;
@@ -87,11 +83,6 @@ impl Place {
         Self(scale(hash.probes, PAGE_BUCKETS as u64) as u16)
     }
 
-    /// The least `Hash::probes` of the items of the place.
-    pub(super) fn probes(self) -> u64 {
-        (u128::from(self.0) << 64).div_ceil(PAGE_BUCKETS as u128) as u64
-    }
-
     pub(super) fn block(self) -> usize {
         usize::from(self.0) / BUCKETS
     }
@@ -104,11 +95,10 @@ impl Place {
 /// Where an item belongs in a page. Valid until a block changes its length.
 #[derive(Clone, Copy)]
 pub(super) struct Spot {
-    /// The slots of the page.
     pub(super) format: Format,
     /// The bits of the tag, and maybe others above them.
     pub(super) tag: u64,
-    bucket: usize,
+    pub(super) bucket: usize,
     /// The block, its first word, and the word behind its last.
     number: usize,
     start: usize,
@@ -117,7 +107,7 @@ pub(super) struct Spot {
 
 impl Spot {
     #[inline(always)]
-    fn words(self) -> Range<usize> {
+    pub(super) fn words(self) -> Range<usize> {
         self.start..self.end
     }
 }
@@ -154,7 +144,6 @@ impl Page {
         if self.0.is_empty() { &NO_SLOTS } else { &self.0 }
     }
 
-    /// How many words are allocated.
     #[inline(always)]
     pub(super) fn allocated(&self) -> usize {
         self.0.len()
@@ -168,9 +157,7 @@ impl Page {
         if words.is_empty() {
             return Err(NO_PAGE);
         }
-        let mut page = Self(Vec::new());
-        memory::reserve(&mut page.0, words.len())?;
-        page.0.extend_from_slice(words);
+        let mut page = Self::copy(words)?;
         if !page.is_short() {
             let starts: [usize; BLOCKS + 1] = std::array::from_fn(|i| page.start(i));
             let ends = (starts[0], starts[BLOCKS]) == (HEADER, words.len());
@@ -178,19 +165,49 @@ impl Page {
                 return Err(NO_PAGE);
             }
         }
-        let mut tags = Vec::new();
-        for block in page.blocks() {
-            check_block(block, page.format(format), page.rest_bits(), &mut tags)?;
-        }
+        page.check_blocks(page.format(format))?;
         page.fit();
         Ok(page)
     }
 
-    pub(super) fn duplicate(&self) -> Result<Self, Error> {
+    fn copy(words: &[u64]) -> Result<Self, Error> {
         let mut copy = Vec::new();
-        memory::reserve(&mut copy, self.0.len())?;
-        copy.extend_from_slice(&self.0);
+        memory::reserve(&mut copy, words.len())?;
+        copy.extend_from_slice(words);
         Ok(Self(copy))
+    }
+
+    pub(super) fn duplicate(&self) -> Result<Self, Error> {
+        Self::copy(&self.0)
+    }
+
+    fn check_blocks(&self, format: Format) -> Result<(), Error> {
+        let (rest_bits, mut tags) = (self.rest_bits(), Vec::new());
+        // In a short page, the rest is a place below 31.
+        let rest = |tag: u64| tag & low(rest_bits.into());
+        let sound = |tag: u64| tag >> rest_bits != 0 && rest(tag) < BLOCKS as u64;
+        for block in self.blocks() {
+            let ones: usize = block.iter().map(|word| word.count_ones() as usize).sum();
+            let slots = if ones < BUCKETS { 0 } else { block::slots(Portable, block) };
+            let fits = slots <= MOST_SLOTS && block.len() == block::words_of(slots, format);
+            if ones < BUCKETS || !fits {
+                return Err(NO_PAGE);
+            }
+            let mut gap = BUCKETS + slots..block.len() * WORD - slots * format.width();
+            tags.clear();
+            memory::reserve(&mut tags, slots)?;
+            tags.extend(
+                block::iter(block, format).map(|(bucket, slot)| (bucket, format.tag(slot))),
+            );
+            let same_bucket = |a: &(usize, u64), b: &(usize, u64)| a.0 == b.0;
+            if gap.any(|bit| read(block, bit) & 1 == 1)
+                || !tags.iter().all(|&(_, tag)| sound(tag))
+                || !tags.chunk_by_mut(same_bucket).all(are_prefix_free)
+            {
+                return Err(NO_PAGE);
+            }
+        }
+        Ok(())
     }
 
     /// The bytes that the page takes from the allocator.
@@ -198,13 +215,12 @@ impl Page {
         memory::bytes::<u64>(self.allocated())
     }
 
-    /// The first word of a block; for `BLOCKS`, the end of the page.
+    /// The first word of a block. For `BLOCKS`, the end of the page.
     #[inline(always)]
     fn start(&self, block: usize) -> usize {
         usize::from((self.0[block / LANES % HEADER] >> (block % LANES * 16)) as u16)
     }
 
-    /// The words of a block.
     fn range(&self, block: usize) -> Range<usize> {
         if self.is_short() {
             return 0..self.words().len();
@@ -214,7 +230,7 @@ impl Page {
 
     /// The block of these words. A page without an allocation has the block `NO_SLOTS`.
     #[inline(always)]
-    fn block(&self, words: Range<usize>) -> &[u64] {
+    pub(super) fn block(&self, words: Range<usize>) -> &[u64] {
         debug_assert!(self.0.is_empty() || words.end <= self.0.len(), "{words:?}");
         self.0.get(words).unwrap_or(&NO_SLOTS)
     }
@@ -256,17 +272,17 @@ impl Page {
     }
 
     /// Moves all starts behind a block by `words`. All stay in their 16 bits, so no lane overflows.
+    /// A negative number is added modulo 2^64.
     #[inline(always)]
     fn move_starts(&mut self, block: usize, words: isize) {
         if self.is_short() {
             return;
         }
-        let (first, mask) = ((block + 1) / LANES, u64::MAX << ((block + 1) % LANES * 16));
-        let amount = ONES * words.unsigned_abs() as u64;
-        let moved = |by: u64| if words < 0 { by.wrapping_neg() } else { by };
-        self.0[first] = self.0[first].wrapping_add(moved(amount & mask));
+        let (first, lane) = ((block + 1) / LANES, (block + 1) % LANES);
+        let moved = ONES.wrapping_mul(words as u64);
+        self.0[first] = self.0[first].wrapping_add(moved << (lane * 16));
         for word in &mut self.0[first + 1..HEADER] {
-            *word = word.wrapping_add(moved(amount));
+            *word = word.wrapping_add(moved);
         }
     }
 
@@ -275,7 +291,7 @@ impl Page {
         prefetch(self.0.as_ptr());
     }
 
-    /// Prefetches the block of a place, and returns it if the page is long. Reads the starts.
+    /// Prefetches the block of a place. Returns it if the page is long.
     #[inline(always)]
     pub(super) fn prefetch_block(&self, place: Place) -> Option<&[u64]> {
         if self.is_short() {
@@ -290,17 +306,6 @@ impl Page {
     #[inline(always)]
     pub(super) fn find(&self, select: impl Select, spot: Spot) -> Found {
         block::find(select, self.block(spot.words()), spot.format, spot.bucket, spot.tag)
-    }
-
-    /// The indices of the slots of a bucket, and the place of its end among the ends.
-    #[inline(always)]
-    pub(super) fn bounds(&self, select: impl Select, spot: Spot) -> (Range<usize>, usize) {
-        block::bounds(select, self.block(spot.words()), spot.bucket)
-    }
-
-    #[inline(always)]
-    pub(super) fn slot(&self, spot: Spot, index: usize) -> u64 {
-        block::slot(self.block(spot.words()), spot.format, index)
     }
 
     #[inline(always)]
@@ -331,7 +336,6 @@ impl Page {
         Ok(())
     }
 
-    /// Adds a slot to a short page that becomes long.
     #[cold]
     fn lengthen(&mut self, spot: Spot, slot: u64) -> Result<(), Error> {
         let format = Format { tag_bits: spot.format.tag_bits - REST_BITS, ..spot.format };
@@ -355,8 +359,8 @@ impl Page {
         self.take_out(spot, index, slots);
     }
 
-    /// The part of [`Self::remove`] that needs no `select`. Not inlined, because it would lengthen
-    /// callers that are compiled for `select`.
+    /// The part of [`Self::remove`] that needs no `select`. Not inlined: it would be compiled once
+    /// for each.
     #[inline(never)]
     fn take_out(&mut self, spot: Spot, index: usize, slots: usize) {
         let zero = index + spot.bucket;
@@ -365,7 +369,7 @@ impl Page {
         self.narrow(spot.format, spot.number, slots - 1);
     }
 
-    /// Takes out the slots whose payload is `dead`; returns how many.
+    /// Takes out the slots that are not alive; returns how many.
     #[inline(always)]
     pub(super) fn sweep(
         &mut self,
@@ -389,8 +393,8 @@ impl Page {
         gone
     }
 
-    /// Inserts a word into the gap of a block of `slots` slots. Fails with `Error::OutOfMemory`,
-    /// also if the block has the greatest length; nothing has changed then.
+    /// Inserts a word into the gap of a block of `slots` slots. Fails if the block has the greatest
+    /// length, too. After an error nothing has changed.
     #[inline(never)]
     fn widen(&mut self, spot: Spot, slots: usize) -> Result<(), Error> {
         let len = self.words().len() + 1;
@@ -407,8 +411,7 @@ impl Page {
         if ends.is_multiple_of(WORD) {
             self.0.insert(at, 0);
         } else {
-            // This word may hold the last ends and the lowest slot. It is duplicated, and each copy
-            // keeps one part.
+            // This word may hold the last ends and the lowest slot. Each copy keeps one part.
             self.0.insert(at, self.0[at]);
             self.0[at] &= low(ends % WORD);
             self.0[at + 1] &= !low(ends % WORD);
@@ -427,8 +430,7 @@ impl Page {
         }
     }
 
-    /// Removes spare words from the gap of a block. The first spare word may have the last ends,
-    /// which are kept.
+    /// Removes spare words from the gap of a block. The first may have the last ends, which stay.
     #[inline(never)]
     fn cut(&mut self, number: usize, spare: Range<usize>) {
         self.move_starts(number, -(spare.len() as isize));
@@ -440,8 +442,7 @@ impl Page {
         self.fit();
     }
 
-    /// The slots, with the widths of a long page. A long page returns them in order of their
-    /// places.
+    /// The slots, with the widths of a long page; in a long page, in order of their places.
     #[inline(always)]
     pub(super) fn slots(&self, format: Format) -> impl Iterator<Item = (Place, u64)> {
         let format = self.format(format);
@@ -451,7 +452,7 @@ impl Page {
         })
     }
 
-    /// Converts a bucket and a slot of this page to the place and slot of a long page.
+    /// A bucket and a slot of this page as the place and slot of a long page.
     #[inline(always)]
     fn unfold(&self, bucket: usize, slot: u64) -> (Place, u64) {
         let (places, bits) = (if self.is_short() { BLOCKS } else { 1 }, self.rest_bits());
@@ -462,8 +463,7 @@ impl Page {
         self.blocks().map(|block| block::slots(Portable, block) as u64).sum()
     }
 
-    /// The page with these slots, which are in order of their places. A long page, or an empty one
-    /// without slots.
+    /// The page with these slots, in order of their places: a long page, or an empty one.
     fn of_slots(format: Format, slots: &[(Place, u64)]) -> Result<Self, Error> {
         if slots.is_empty() {
             return Ok(Self::empty());
@@ -491,16 +491,12 @@ impl Page {
         Ok(page)
     }
 
-    /// Divides the slots by the lowest bit of their tags. Void slots go to both sides, and `void`
-    /// makes their payload. Returns the pages for 0 and 1, and the number of void slots.
-    pub(super) fn split(
-        &self,
-        from: Format,
-        to: Format,
-        void: impl Fn(u64) -> u64,
-    ) -> Result<([Self; 2], u64), Error> {
+    /// Divides the slots of a page of a level by the lowest bit of their tags. Void slots go to
+    /// both sides. Returns the pages for 0 and 1, and the number of void slots.
+    pub(super) fn split(&self, plan: &Plan, level: u32) -> Result<([Self; 2], u64), Error> {
+        let (from, to, kind) = (plan.format(level), plan.format(level + 1), plan.payload);
         if self.is_short() && !self.0.is_empty() {
-            return self.long(from, None)?.split(from, to, void);
+            return self.long(from, None)?.split(plan, level);
         }
         let (mut halves, mut voids) = ([Vec::new(), Vec::new()], 0);
         let most = self.count() as usize;
@@ -508,9 +504,13 @@ impl Page {
             memory::reserve(half, most)?;
         }
         self.slots(from).for_each(|(place, slot)| {
-            let (tag, payload) = (from.tag(slot), from.payload(slot));
+            let (tag, mut payload) = (from.tag(slot), from.payload(slot));
             if tag == VOID {
-                let slot = to.with_payload(VOID, void(payload));
+                // It stands for items of both pages, so their count is no longer known.
+                if let Payload::Count(_) = kind {
+                    payload = kind.most();
+                }
+                let slot = to.with_payload(VOID, payload);
                 halves.iter_mut().for_each(|half| half.push((place, slot)));
                 voids += 1;
             } else {
@@ -521,22 +521,23 @@ impl Page {
         Ok(([zero?, one?], voids))
     }
 
-    /// Undoes a split: makes one page of format `to` from two. `pages[1]` is the page whose address
-    /// bit is 1. Leaves out slots whose payload is `dead`. Slots whose tags become equal share one
-    /// slot, and `merge` makes its payload. Returns the page, and how many slots fewer it has.
+    /// Undoes a split: makes one page of a level from two. `pages[1]` is the page whose address bit
+    /// is 1. Slots of dead `generations` leave. Slots whose tags become equal share one slot, and
+    /// `merge` makes its payload. Returns the page, and how many slots fewer it has.
     pub(super) fn join(
         pages: [&Self; 2],
-        from: Format,
-        to: Format,
-        dead: impl Fn(u64) -> bool,
+        plan: &Plan,
+        level: u32,
+        generations: Generations,
         merge: impl Fn(u64, u64) -> u64,
     ) -> Result<(Self, u64), Error> {
+        let (from, to) = (plan.format(level + 1), plan.format(level));
         let before = pages.map(Self::count).iter().sum::<u64>();
         let long = |page: &Self| page.is_short().then(|| page.long(from, None)).transpose();
         let long = [long(pages[0])?, long(pages[1])?];
         let pages = [0, 1].map(|half| long[half].as_ref().unwrap_or(pages[half]));
-        // Checked before slots are compared. Otherwise each deletion would again compare the slots
-        // of two forged pages that do not fit into one page.
+        // Checked before slots are compared. Otherwise each deletion would compare all slots of two
+        // forged pages that do not fit into one.
         let slots = |page: &Self, block| block::slots(Portable, page.block(page.range(block)));
         if (0..BLOCKS)
             .any(|block| pages.map(|page| slots(page, block)).iter().sum::<usize>() > MOST_SLOTS)
@@ -551,7 +552,7 @@ impl Page {
             for (bit, half) in halves.iter_mut().enumerate() {
                 while let Some((_, slot)) = half.next_if(|next| next.0 == place) {
                     let (tag, payload) = (from.tag(slot), from.payload(slot));
-                    if dead(payload) {
+                    if !generations.is_alive(payload) {
                         continue;
                     }
                     let tag = joined(tag, bit as u64, to.tag_bits);
@@ -578,10 +579,9 @@ impl Page {
         }
         let mut words = std::mem::ManuallyDrop::new(std::mem::take(&mut self.0));
         let (old, len, capacity) = (words.as_mut_ptr(), words.len(), words.capacity());
-        let new: *mut u64 = mover(old.cast(), memory::bytes::<u64>(len) as usize).cast();
-        let at = if new.is_null() { old } else { new };
-        // SAFETY: `at` is the old allocation, given up just above, or one equal to it, as the
-        // caller guarantees.
+        let at: *mut u64 = mover(old.cast(), memory::bytes::<u64>(len) as usize).cast();
+        // SAFETY: `at` is the old allocation, given up above, or one equal to it, as the caller
+        // guarantees.
         self.0 = unsafe { Vec::from_raw_parts(at, len, capacity) };
     }
 }
@@ -596,38 +596,4 @@ fn prefetch_lines(block: &[u64]) {
         line = line.wrapping_add(8);
     }
     prefetch(last);
-}
-
-/// Checks a block. In a short page, the low `rest_bits` bits of each tag are a place below 31.
-fn check_block(
-    block: &[u64],
-    format: Format,
-    rest_bits: u8,
-    tags: &mut Vec<u64>,
-) -> Result<(), Error> {
-    let ones: usize = block.iter().map(|word| word.count_ones() as usize).sum();
-    let slots = if ones < BUCKETS { 0 } else { block::slots(Portable, block) };
-    let fits = slots <= MOST_SLOTS && block.len() == block::words_of(slots, format);
-    if ones < BUCKETS || !fits {
-        return Err(NO_PAGE);
-    }
-    let mut gap = BUCKETS + slots..block.len() * WORD - slots * format.width();
-    if gap.any(|bit| read(block, bit) & 1 == 1) {
-        return Err(NO_PAGE);
-    }
-    memory::reserve(tags, slots)?;
-    let rest = low(rest_bits.into());
-    let sound = |tag: &u64| tag >> rest_bits != 0 && tag & rest < BLOCKS as u64;
-    let mut left = block::iter(block, format).peekable();
-    while let Some((bucket, slot)) = left.next() {
-        tags.clear();
-        tags.push(format.tag(slot));
-        while let Some((_, slot)) = left.next_if(|next| next.0 == bucket) {
-            tags.push(format.tag(slot));
-        }
-        if !tags.iter().all(sound) || !are_prefix_free(tags) {
-            return Err(NO_PAGE);
-        }
-    }
-    Ok(())
 }

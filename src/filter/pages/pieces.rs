@@ -8,15 +8,16 @@
 //! ```
 //!
 //! The position of an address is the address with its bits reversed, as in SCAN of Redis. Every
-//! page covers a range of positions: a split halves the range, and a join unites two ranges. A copy
-//! that takes the page at each position in turn has every address in the end. After a join it reads
-//! a page that it has in part, and the later page replaces that part. Each address lies in one page
-//! of the copy, so everything that the copy has of an item is from one moment.
+//! page covers a range of positions: a split halves it, and a join unites two. A copy takes the
+//! page at each position in turn. After a join it reads a page that it has in part, and the later
+//! page replaces that part. So each address lies in one page of the copy, which is from one moment.
 //!
 //! The pages of a copy may have levels that no table has at the same time. [`Pieces::finish`]
 //! splits pages until a table has them all. It joins none, because two pages need not fit into one.
 
-use super::{MAX_PAGES, Page, Pages, Payload, Plan, Slot, level_of, memory, words::low};
+use super::{
+    Levels, MAX_PAGES, Page, Pages, Payload, Place, Plan, Slot, memory, with_select, words::low,
+};
 use crate::filter::error::Error;
 
 /// The end of all positions.
@@ -25,8 +26,7 @@ pub const END: u64 = MAX_PAGES;
 /// The highest level of a page.
 const MAX_LEVEL: u32 = END.ilog2();
 
-/// The most pages that the table may have for each page of the copy. More splits would take too
-/// long.
+/// The most pages of the table for each page of the copy: more splits would take too long.
 const MOST_SPLITS: u64 = 4;
 
 /// The refusal of a page that does not start where the page before it ends.
@@ -35,9 +35,10 @@ pub(crate) const NOT_NEXT: Error = Error::Impossible("a page that does not follo
 /// The positions that a page covers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Reach {
-    start: u64,
+    /// The first position.
+    pub start: u64,
     /// The level of the page: in [0, 40].
-    level: u32,
+    pub level: u32,
 }
 
 impl Reach {
@@ -60,23 +61,12 @@ impl Reach {
         Self::address(self.start)
     }
 
-    /// The level of the page.
-    pub fn level(self) -> u32 {
-        self.level
-    }
-
-    /// The first position.
-    pub fn start(self) -> u64 {
-        self.start
-    }
-
     /// The position behind the last.
     pub fn end(self) -> u64 {
         self.start + (END >> self.level)
     }
 
-    /// The fewest pages that a table must have to contain this page, or pages that were split from
-    /// it.
+    /// The fewest pages of a table that contains this page, or pages that were split from it.
     fn least_pages(self) -> u64 {
         match self.level.checked_sub(1) {
             None => 1,
@@ -109,19 +99,21 @@ impl Pages {
         if position >= END {
             return None;
         }
-        let (page, _) = self.levels.page(Reach::address(position), self.table.len());
-        let reach = Reach::of(page as u64, level_of(page, self.table.len()));
-        Some((reach, &self.table[page]))
+        let (page, level) = self.levels.page(Reach::address(position), self.table.len());
+        Some((Reach::of(page as u64, level), &self.table[page]))
     }
 
     /// Whether each item with a slot in `pieces` also matches a slot here.
     pub fn holds(&self, pieces: &Pieces) -> bool {
-        pieces.slots().all(|slot| self.find(slot.hash()).is_some())
+        let mut slots = pieces.slots();
+        with_select!(select => {
+            slots.all(|slot| self.find_by(select, slot.block, Place(slot.place)).is_some())
+        })
     }
 }
 
 impl Pieces {
-    /// No pages yet, from a position on.
+    /// No pages, from a position on.
     pub fn new(plan: Plan, start: u64) -> Self {
         Self { plan, start, list: Vec::new(), bytes: 0, copies: 0 }
     }
@@ -155,10 +147,9 @@ impl Pieces {
         Ok(())
     }
 
-    /// Appends `later` pages, which start at the end of these pages or before it. Pages that cover
-    /// only known positions are dropped. A page that also covers new positions replaces what it
-    /// overlaps. Returns whether there are more positions now. `copies` is the number that
-    /// [`Self::finish`] will get if these are the last pages.
+    /// Appends `later` pages, which start at the end or before it. A page that covers only known
+    /// positions is dropped; another one replaces what it overlaps. Returns whether there are more
+    /// positions now. `copies` is what [`Self::finish`] gets if these are the last pages.
     ///
     /// # Errors
     /// `Error::Impossible` for a gap, or if the table with all pages would be too large;
@@ -217,40 +208,40 @@ impl Pieces {
     ///
     /// # Errors
     /// `Error::OutOfMemory`: all pages are still there, and another try may succeed.
-    /// `Error::Capacity` if they do not cover all positions, and the error of `Pages::from_pages`.
+    /// `Error::Capacity` if they do not cover all positions.
     pub fn finish(&mut self, copies: u64) -> Result<Pages, Error> {
         if (self.start, self.end()) != (0, END) {
             return Err(Error::Capacity(self.list.len() as u64));
         }
-        let mut table = Vec::new();
         let slots = self.list.iter().map(|held| held.page.count()).sum::<u64>();
-        let copies = if self.plan.counts_copies() { (copies + self.copies).min(slots) } else { 0 };
-        let before = self.copies;
-        let done =
-            self.split_to(slots - copies).and_then(|pages| memory::reserve(&mut table, pages));
+        let items = slots.saturating_sub(copies.saturating_add(self.copies));
+        let (mut table, before) = (Vec::new(), self.copies);
+        let done = self.split_to(items).and_then(|pages| memory::reserve(&mut table, pages));
         if let Err(error) = done {
             self.list.sort_unstable_by_key(|held| held.reach.start);
             return Err(error);
         }
         self.list.sort_unstable_by_key(|held| held.reach.number());
         table.extend(self.list.drain(..).map(|held| held.page));
-        let made = if self.plan.counts_copies() { self.copies - before } else { 0 };
-        Pages::from_pages(self.plan, table, copies + made)
+        let slots = slots + self.copies - before;
+        let copies = if self.plan.counts_copies() { slots - items } else { 0 };
+        Ok(Pages::of(self.plan, table, slots, copies))
     }
 
-    /// Splits pages until a table has them all. Returns their number. The order is lost.
+    /// Splits pages until a table has them all, in any order. Returns their number.
     fn split_to(&mut self, items: u64) -> Result<usize, Error> {
         let pages = self.plan.pages_of(self.list.iter(), items);
+        let levels = Levels::new(&self.plan, pages);
         let pages = usize::try_from(pages).map_err(|_| Error::OutOfMemory(pages))?;
         memory::reserve(&mut self.list, pages)?;
         let mut next = 0;
         while let Some(Held { reach, page }) = self.list.get_mut(next) {
             let (number, level) = (reach.number(), reach.level);
-            if level == level_of(number as usize, pages) {
+            if level == levels.page(number, pages).1 {
                 next += 1;
                 continue;
             }
-            let ([zero, one], voids) = self.plan.split(page, level)?;
+            let ([zero, one], voids) = page.split(&self.plan, level)?;
             let before = self.list[next].page.bytes();
             self.bytes = self.bytes - before + zero.bytes() + one.bytes();
             self.list[next] = Held { reach: Reach::of(number, level + 1), page: zero };
@@ -263,8 +254,7 @@ impl Pieces {
 
     fn slots(&self) -> impl Iterator<Item = Slot> {
         self.list.iter().flat_map(|held| {
-            let format = self.plan.format(held.reach.level);
-            Slot::of_page(&held.page, format, held.reach.number(), held.reach.level)
+            Slot::of_page(&self.plan, &held.page, held.reach.number(), held.reach.level)
         })
     }
 }
@@ -274,20 +264,15 @@ impl Plan {
     /// room for the items.
     fn pages_of<'a>(&self, list: impl Iterator<Item = &'a Held>, items: u64) -> u64 {
         let least = list.map(|held| held.reach.least_pages()).max().unwrap_or(1);
-        let for_items = match self.counts_copies() {
-            true => items.div_ceil(self.page_slots.into()),
-            false => 0,
-        };
-        least.max(for_items)
+        if self.counts_copies() { least.max(items.div_ceil(self.page_slots.into())) } else { least }
     }
 
     /// Whether copies of void slots are counted: generations need no exact number of items.
     pub(super) fn counts_copies(&self) -> bool {
-        !matches!(self.payload, Payload::Generation { .. })
+        !matches!(self.payload, Payload::Generation(_))
     }
 }
 
-/// Makes room for more pages.
 fn reserve(list: &mut Vec<Held>, more: usize) -> Result<(), Error> {
     memory::reserve(list, list.len() + more)
 }

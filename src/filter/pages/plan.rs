@@ -18,10 +18,10 @@
 //! (from k = 0 on) adds d 2^-r 2^-k ∫ (1 - 3x/4) dx = 5/8 d 2^-r 2^-k. Together they add at most
 //! 5/4 d 2^-r, so the filter may grow for ever.
 //!
-//! Deletions keep the bound: at each level, there are at most the items that it is made for.
+//! Deletions keep the bound: no level ever has more items than it is made for.
 
 use super::{page::PAGE_BUCKETS, slot::Format};
-use crate::filter::{error::Error, params::MAX_CAPACITY};
+use crate::filter::{error::Error, params::check_ranges};
 
 /// Doublings before tags get longer, in a structure that may grow without end: to a billion items.
 const ENDLESS: u8 = 19;
@@ -29,9 +29,8 @@ const ENDLESS: u8 = 19;
 /// The fewest slots a bucket: with fewer, the ends of buckets cost more than a bit of each tag.
 const LEAST_LOAD: f64 = 0.9;
 
-/// The rates that a plan keeps. The lowest is a quarter of 1e-12, kept up to a billion items:
-/// beyond, level and tag would need more bits than `Hash::block` has. Above the highest rate, slots
-/// would be void after a few splits.
+/// The rates that a plan keeps. The lowest is kept up to a billion items: beyond, level and tag
+/// would need more bits than `Hash::block` has. Above the highest, slots are void after few splits.
 const RATES: std::ops::RangeInclusive<f64> = 2.5e-13..=0.25;
 
 /// What the payload of a slot is.
@@ -39,30 +38,22 @@ const RATES: std::ops::RangeInclusive<f64> = 2.5e-13..=0.25;
 pub enum Payload {
     /// No bits.
     Nothing,
-    /// Additions less deletions, minus 1. The highest number stays.
-    Count {
-        /// Bits of a count, in [1, 8].
-        bits: u8,
-    },
-    /// The number of the generation in which the item came last, modulo 2^bits.
-    Generation {
-        /// Bits of a number, in [1, 8].
-        bits: u8,
-    },
+    /// Additions less deletions, minus 1, in [1, 8] bits. The highest number stays.
+    Count(u8),
+    /// The number of the generation in which the item came last, in [1, 8] bits.
+    Generation(u8),
 }
 
 impl Payload {
     /// Bits of a payload.
-    #[inline]
     pub fn bits(self) -> u8 {
         match self {
             Self::Nothing => 0,
-            Self::Count { bits } | Self::Generation { bits } => bits,
+            Self::Count(bits) | Self::Generation(bits) => bits,
         }
     }
 
     /// The highest payload.
-    #[inline]
     pub fn most(self) -> u64 {
         super::words::low(self.bits().into())
     }
@@ -106,17 +97,12 @@ const MAX_TAG_BITS: u8 = 45;
 const MAX_SLOT_TAG_BITS: u8 = 48;
 
 impl Plan {
-    /// The plan of least memory for a rate, for `capacity` items before it grows.
+    /// The plan of least memory for a rate, for `capacity` items before it grows; 0 is allowed.
     ///
     /// # Errors
-    /// `Error::ErrorRate` (NaN included), `Error::Capacity` above `MAX_CAPACITY`.
+    /// Those of [`check_ranges`].
     pub fn new(rate: f64, capacity: u64, growth: Growth, payload: Payload) -> Result<Self, Error> {
-        if !(rate > 0.0 && rate < 1.0) {
-            return Err(Error::ErrorRate(rate));
-        }
-        if capacity > MAX_CAPACITY {
-            return Err(Error::Capacity(capacity));
-        }
+        check_ranges(rate, capacity.max(1))?;
         let rate = rate.clamp(*RATES.start(), *RATES.end());
         let doublings = match growth {
             Growth::Never => 0,
@@ -159,21 +145,17 @@ impl Plan {
         pages.saturating_mul(self.page_slots.into())
     }
 
-    /// Whether two of `pages` pages are joined when `slots` slots are left. They are if `slots` is
-    /// below three quarters of the slots that `pages - 1` pages may have. The distance to the limit
-    /// for splits keeps a page from being split and joined repeatedly.
-    #[inline]
+    /// Whether two of `pages` pages are joined: if less than three quarters of the slots that
+    /// `pages - 1` pages may have are left. So a page is not split and joined repeatedly.
     pub(super) fn joins_below(&self, pages: u64, slots: u64) -> bool {
         pages > self.first_pages.into() && slots < self.most_slots(pages - 1) / 4 * 3
     }
 
     /// The slots of pages of a level.
-    #[inline(always)]
     pub fn format(&self, level: u32) -> Format {
         let (first, tag_bits) = (self.first_pages.ilog2(), u32::from(self.tag_bits));
         let tag_bits = if level < first {
-            // Below the level of the first pages, tags are longer: level and tag together have the
-            // same number of bits.
+            // Below the level of the first pages, level and tag together have a fixed length.
             (tag_bits + first - level).min(MAX_TAG_BITS.into()) as u8
         } else {
             let longer = level.saturating_sub(first + u32::from(self.doublings));

@@ -12,8 +12,8 @@
 //! ```
 //!
 //! The lowest bit of the tag is the next bit of the address. A split takes it away, a join puts it
-//! back. A tag matches an item if all of its bits are the item's; a void slot matches every item of
-//! its bucket.
+//! back. A tag matches an item that has all of its bits. A void slot matches every item of its
+//! bucket.
 
 use super::words::low;
 
@@ -28,45 +28,36 @@ pub struct Format {
 
 impl Format {
     /// Bits of a slot, in [2, 57]; in a short page in [7, 62].
-    #[inline(always)]
     pub(super) fn width(self) -> usize {
         usize::from(self.tag_bits) + 1 + usize::from(self.payload_bits)
     }
 
     /// The slot of an added item, with this payload. Bits of `tag` above the lowest r are ignored.
-    #[inline(always)]
     pub(super) fn slot(self, tag: u64, payload: u64) -> u64 {
         self.with_payload(tag & low(self.tag_bits.into()) | 1 << self.tag_bits, payload)
     }
 
     /// The slot with this tag and marker, and this payload.
-    #[inline(always)]
     pub(super) fn with_payload(self, tag: u64, payload: u64) -> u64 {
         payload << (self.tag_bits + 1) | tag
     }
 
     /// The tag of a slot, with its marker: never 0.
-    #[inline(always)]
     pub(super) fn tag(self, slot: u64) -> u64 {
         slot & low(usize::from(self.tag_bits) + 1)
     }
 
-    /// The payload of a slot.
-    #[inline(always)]
     pub(super) fn payload(self, slot: u64) -> u64 {
         slot >> (self.tag_bits + 1)
     }
 
-    /// Whether a slot matches an item with the tag bits `tag`.
-    #[inline(always)]
     pub(super) fn matches(self, slot: u64, tag: u64) -> bool {
         let slot = self.tag(slot);
         (slot ^ tag) & low(marker(slot)) == 0
     }
 }
 
-/// The place of the marker, which is the number of bits of the tag below it.
-#[inline(always)]
+/// The place of the marker: the number of bits below it.
 pub(super) fn marker(tag: u64) -> usize {
     // A tag of 0, which only forged pages have, is treated as void. Such a page is refused.
     63 - (tag | 1).leading_zeros() as usize
@@ -84,12 +75,11 @@ pub(super) fn joined(tag: u64, half: u64, bits: u8) -> u64 {
 
 /// Whether no tag of a bucket is the beginning of another, so that every item matches at most one.
 /// Sorts the tags.
-pub(super) fn are_prefix_free(tags: &mut [u64]) -> bool {
+pub(super) fn are_prefix_free(bucket: &mut [(usize, u64)]) -> bool {
     // Compared from the lowest bit on, a tag sorts before the tags that begin with it.
-    let key = |tag: &u64| {
-        let len = marker(*tag);
+    bucket.sort_unstable_by_key(|&(_, tag)| {
+        let len = marker(tag);
         ((tag & low(len)).reverse_bits(), len)
-    };
-    tags.sort_unstable_by_key(key);
-    tags.windows(2).all(|pair| (pair[0] ^ pair[1]) & low(marker(pair[0])) != 0)
+    });
+    bucket.windows(2).all(|pair| (pair[0].1 ^ pair[1].1) & low(marker(pair[0].1)) != 0)
 }

@@ -1,31 +1,24 @@
 //! The union of two structures of equal plans: the slots of the smaller one move into the larger.
 //!
-//! A slot says which page, bucket and tag its items have, as far as their bits are known. The
-//! larger structure has at least as high levels, so nothing is lost. Where one tag is the beginning
-//! of another in the same bucket, the shorter stands for both, and their counts add up. A tag that
-//! is used up goes to each page that its items may belong to.
+//! The larger structure has at least as high levels, so nothing is lost. Where one tag is the
+//! beginning of another in the same bucket, the shorter stands for both, and their counts add up. A
+//! tag that is used up goes to each page that its items may belong to.
 //!
-//! If both structures have an item, and one of them has a copied void slot, [`Pages::items`] may
-//! count the item once too often: the numbers of copies are added, less the copies that meet a
-//! void slot.
+//! The numbers of copies are added, less the copies that meet a void slot. So [`Pages::items`] may
+//! count an item once too often if one structure has a copied void slot for it.
 
 use super::{
-    Pages, Place, Slot, level_of, marker,
+    Pages, Place, Slot, block, marker,
     page::{Page, Spot},
-    select::{Select, with_select},
     slot::Format,
-    words::low,
+    words::{Select, low, with_select},
 };
-use crate::filter::{
-    error::{Error, Unmergeable},
-    hash::Hash,
-};
+use crate::filter::error::{Error, Unmergeable};
 
 impl Pages {
     /// Adds the slots of another structure, which has at most as many pages and no generations.
-    /// `left` is the work that is allowed. Adding a slot to a page takes 1 of it. Comparing a slot
-    /// with 32 others also takes 1. On average a slot is compared with 1.2 others, and in a forged
-    /// structure with hundreds.
+    /// `left` is the work that is allowed. Adding a slot to a page takes 1 of it, and so does a
+    /// comparison with 32 slots, because a forged structure needs hundreds for each slot.
     ///
     /// # Errors
     /// `Error::OutOfMemory`, or `Unmergeable::Large` if nothing is left: some slots were added
@@ -44,8 +37,8 @@ impl Pages {
         Ok(())
     }
 
-    /// Adds a slot. Returns three numbers: the pages that got it, the void slots that it was merged
-    /// with, and the slots that it was compared with.
+    /// Adds a slot. Returns how many pages got it, how many void slots it was merged with, and with
+    /// how many slots it was compared.
     #[inline(always)]
     fn unite_slot(&mut self, select: impl Select, slot: Slot) -> Result<(u64, u64, u64), Error> {
         let (plan, merge) = (self.plan, self.merging());
@@ -59,7 +52,7 @@ impl Pages {
         let copied = first + step < count;
         let payload = if copied { plan.payload.most() } else { slot.payload };
         for number in (first..count).step_by(step) {
-            let level = level_of(number, count);
+            let (_, level) = self.levels.page(number as u64, count);
             let (page, format) = (&mut self.table[number], plan.format(level));
             let before = page.allocated();
             let (met, void, slots) =
@@ -85,13 +78,6 @@ impl Pages {
     }
 }
 
-impl Slot {
-    /// A hash that agrees with all that is known.
-    pub(super) fn hash(self) -> Hash {
-        Hash { block: self.block, probes: Place(self.place).probes() }
-    }
-}
-
 impl Page {
     /// Adds a slot to a page of a level. Returns how many slots it was merged with, whether two
     /// void slots were merged, and with how many slots it was compared.
@@ -107,13 +93,14 @@ impl Page {
         let len = usize::from(known).saturating_sub(level as usize).min(format.tag_bits.into());
         let tag = block >> level & low(len) | 1 << len;
         let spot = |page: &Self| page.spot(format, Place(place), tag);
-        let Spot { format, tag, .. } = spot(self);
-        let (indices, end) = self.bounds(select, spot(self));
+        let here = spot(self);
+        let Spot { format, tag, bucket, .. } = here;
+        let (indices, end) = block::bounds(select, self.block(here.words()), bucket);
         let (mut payload, mut slots, mut kept) = (payload, 0, None);
         let compared = indices.len() as u64;
         // From the last one down: what lies below a removed slot does not move.
         for index in indices.rev() {
-            let slot = self.slot(spot(self), index);
+            let slot = block::slot(self.block(spot(self).words()), format, index);
             let (other, before) = (format.tag(slot), format.payload(slot));
             if (other ^ tag) & low(marker(tag).min(marker(other))) != 0 {
                 continue;

@@ -3,16 +3,11 @@
 //!
 //! The whole blob is checked before the key is opened, so a malformed blob changes nothing.
 
-use super::{
-    Argument, Call, Command, CommandSpec, Kind, PER_ITEMS, add, exists::ask, items::Batch,
-};
+use super::{Argument, Batch, Call, Command, Kind, PER_ITEMS, add, exists::ask};
 use crate::{
     codec::packed::{self, Packed},
     command::{args, refusal::Refusal},
-    module::{
-        api::{Access, Key, Str},
-        effects::Items,
-    },
+    module::effects::Items,
 };
 
 /// The arguments that both commands end with.
@@ -26,69 +21,53 @@ const FORMAT: Argument = Argument::one_of(
 );
 const BLOB: Argument = Argument::new(c"blob", Kind::String);
 
-pub(super) struct BulkAdd;
+pub(super) const BULKADD: Command = Command {
+    name: c"bf.bulkadd",
+    arity: -4,
+    summary: c"Adds the items of one packed string to a Bloom filter, which is created with the \
+          given options if it does not exist",
+    complexity: PER_ITEMS,
+    arguments: &[Argument::new(c"options", Kind::Options), FORMAT, BLOB],
+    run: bf_bulkadd,
+    ..Command::ADDS
+};
 
-impl Command for BulkAdd {
-    const SPEC: CommandSpec = CommandSpec {
-        name: c"bf.bulkadd",
-        arity: -4,
-        summary:
-            c"Adds the items of one packed string to a Bloom filter, which is created with the \
-              given options if it does not exist",
-        complexity: PER_ITEMS,
-        arguments: &[Argument::new(c"options", Kind::Options { reserve: false }), FORMAT, BLOB],
-        ..CommandSpec::ADDS
-    };
-
-    fn run(call: &Call) -> Result<(), Refusal> {
-        let (name, words) = call.key_and_rest(2)?;
-        let mut words = words.iter();
-        let (options, format) = args::bulk_add(&mut words.by_ref().map(|word| word.bytes()))?;
-        let items = Packed::new(format, blob(words.as_slice())?)?;
-        let key = Key::open(call.ctx, name, Access::Write);
-        let added = add::add(call, key, Some(&options), items, true)?;
-        let new = &added.new;
-        reply(call, new.count(), &packed::pack_answers(new.iter()), added.error);
-        Ok(())
-    }
+fn bf_bulkadd(call: &Call) -> Result<(), Refusal> {
+    let mut words = call.words.iter();
+    let (options, format) = args::bulk_add(&mut words.by_ref().map(|word| word.bytes()))?;
+    let [blob] = words.as_slice() else { return Err(Refusal::ARITY) };
+    let items = Packed::new(format, blob.bytes()).map_err(Refusal::BadPacked)?;
+    let added = add::add(call, options, items, true)?;
+    let new = &added.new;
+    reply(call, new.count(), &packed::pack_answers(new.iter()), added.error);
+    Ok(())
 }
 
-pub(super) struct BulkExists;
+pub(super) const BULKEXISTS: Command = Command {
+    name: c"bf.bulkexists",
+    flags: c"readonly",
+    arity: -4,
+    summary: c"Checks for each item of one packed string whether it may be in a Bloom filter",
+    complexity: PER_ITEMS,
+    arguments: &[FORMAT, BLOB],
+    run: bf_bulkexists,
+    ..Command::READS
+};
 
-impl Command for BulkExists {
-    const SPEC: CommandSpec = CommandSpec {
-        name: c"bf.bulkexists",
-        flags: c"readonly",
-        arity: -4,
-        summary: c"Checks for each item of one packed string whether it may be in a Bloom filter",
-        complexity: PER_ITEMS,
-        arguments: &[FORMAT, BLOB],
-        ..CommandSpec::READS
+fn bf_bulkexists(call: &Call) -> Result<(), Refusal> {
+    let mut words = call.words.iter();
+    let format = args::bulk_exists(&mut words.by_ref().map(|word| word.bytes()))?;
+    let [blob] = words.as_slice() else { return Err(Refusal::ARITY) };
+    let items = Packed::new(format, blob.bytes()).map_err(Refusal::BadPacked)?;
+    let (count, bits) = match ask(call, items)? {
+        Some(found) => (found.count(), packed::pack_answers(found.iter())),
+        None => {
+            let count = items.items().count();
+            (count, vec![0; count.div_ceil(8)])
+        }
     };
-
-    fn run(call: &Call) -> Result<(), Refusal> {
-        let (name, words) = call.key_and_rest(2)?;
-        let mut words = words.iter();
-        let format = args::bulk_exists(&mut words.by_ref().map(|word| word.bytes()))?;
-        let items = Packed::new(format, blob(words.as_slice())?)?;
-        let (count, bits) = match ask(call, name, items)? {
-            Some(found) => (found.count(), packed::pack_answers(found.iter())),
-            None => {
-                let count = items.items().count();
-                (count, vec![0; count.div_ceil(8)])
-            }
-        };
-        reply(call, count, &bits, None);
-        Ok(())
-    }
-}
-
-/// The bytes of the blob, which is the only argument behind the format.
-fn blob<'a>(words: &[Str<'a>]) -> Result<&'a [u8], Refusal> {
-    let [blob] = words else {
-        return Err(Refusal::ARITY);
-    };
-    Ok(blob.bytes())
+    reply(call, count, &bits, None);
+    Ok(())
 }
 
 /// Replies with the number of answers, the answers as bits, and the error that stopped additions,

@@ -7,14 +7,13 @@
 use std::iter::once;
 
 use super::{
-    Argument, Call, Command, CommandSpec, ITEMS, Kind, PER_ITEM, PER_ITEMS,
-    items::{Batch, Chunks, check_shard},
+    Argument, Batch, Call, Chunks, Command, ITEMS, Kind, PER_ITEM, PER_ITEMS, check_shard,
 };
 use crate::{
     command::refusal::Refusal,
     filter::paged::Paged,
     module::{
-        api::{Access, Key, Str},
+        api::{Access, Key},
         config,
         lookahead::Lookahead,
         stats,
@@ -22,43 +21,40 @@ use crate::{
     },
 };
 
-pub(super) struct Exists;
+pub(super) const EXISTS: Command = Command {
+    name: c"bf.exists",
+    arity: 3,
+    summary: c"Checks whether an item may be in a Bloom filter",
+    complexity: PER_ITEM,
+    since: c"1.0.0",
+    arguments: &[Argument::new(c"item", Kind::String)],
+    run: bf_exists,
+    ..Command::READS
+};
 
-impl Command for Exists {
-    const SPEC: CommandSpec = CommandSpec {
-        name: c"bf.exists",
-        arity: 3,
-        summary: c"Checks whether an item may be in a Bloom filter",
-        complexity: PER_ITEM,
-        since: c"1.0.0",
-        arguments: &[Argument::new(c"item", Kind::String)],
-        ..CommandSpec::READS
+fn bf_exists(call: &Call) -> Result<(), Refusal> {
+    let [item] = call.exactly()?;
+    let bytes = item.bytes();
+    let lookahead = Lookahead::new(call.key.bytes(), bytes);
+    let mut key = Key::open(call.ctx, call.key, Access::Read);
+    let found = match Stored::in_key(&mut key)? {
+        Some(Stored::Layers(filter)) => {
+            check_shard(call, filter.shard(), once(bytes))?;
+            filter.contains(lookahead.hash(filter))
+        }
+        Some(Stored::Pages(paged)) => {
+            check_shard(call, paged.shard(), once(bytes))?;
+            contains(paged, bytes)
+        }
+        _ => {
+            queried(&mut key)?;
+            false
+        }
     };
-
-    fn run(call: &Call) -> Result<(), Refusal> {
-        let (name, [item]) = call.key_and()?;
-        let bytes = item.bytes();
-        let lookahead = Lookahead::new(name.bytes(), bytes);
-        let mut key = Key::open(call.ctx, name, Access::Read);
-        let found = match Stored::in_key(&mut key)? {
-            Some(Stored::Layers(filter)) => {
-                check_shard(call, filter.shard(), once(bytes))?;
-                filter.contains(lookahead.hash(filter))
-            }
-            Some(Stored::Pages(paged)) => {
-                check_shard(call, paged.shard(), once(bytes))?;
-                contains(paged, bytes)
-            }
-            _ => {
-                queried(&mut key)?;
-                false
-            }
-        };
-        stats::CHECKS.add(1);
-        stats::POSITIVES.add(u64::from(found));
-        call.ctx.reply_bool(found);
-        Ok(())
-    }
+    stats::CHECKS.add(1);
+    stats::POSITIVES.add(u64::from(found));
+    call.ctx.reply_bool(found);
+    Ok(())
 }
 
 /// Whether the item may have been added; in a window, whether it is remembered now.
@@ -67,38 +63,30 @@ fn contains(paged: &Paged, item: &[u8]) -> bool {
     paged.contains(paged.hash(item), now(paged))
 }
 
-pub(super) struct MultiExists;
+pub(super) const MEXISTS: Command = Command {
+    name: c"bf.mexists",
+    arity: -3,
+    summary: c"Checks for each item whether it may be in a Bloom filter",
+    complexity: PER_ITEMS,
+    since: c"1.0.0",
+    arguments: &[ITEMS],
+    run: bf_mexists,
+    ..Command::READS
+};
 
-impl Command for MultiExists {
-    const SPEC: CommandSpec = CommandSpec {
-        name: c"bf.mexists",
-        arity: -3,
-        summary: c"Checks for each item whether it may be in a Bloom filter",
-        complexity: PER_ITEMS,
-        since: c"1.0.0",
-        arguments: &[ITEMS],
-        ..CommandSpec::READS
-    };
-
-    fn run(call: &Call) -> Result<(), Refusal> {
-        let (name, items) = call.key_and_rest(1)?;
-        match ask(call, name, items)? {
-            Some(found) => call.reply_each(found.count(), found.each(), None),
-            None => call.reply_each(items.len(), items.iter().map(|_| false), None),
-        }
-        Ok(())
+fn bf_mexists(call: &Call) -> Result<(), Refusal> {
+    match ask(call, call.words)? {
+        Some(found) => call.reply_each(found.count(), found.each(), None),
+        None => call.reply_each(call.words.len(), call.words.iter().map(|_| false), None),
     }
+    Ok(())
 }
 
 /// Queries the filter in a key for items, and counts them; `None` for a missing key, which has none
 /// of them. All answers are there before the reply begins: an array that stops in the middle leaves
 /// the client out of step.
-pub(super) fn ask<'a>(
-    call: &Call,
-    name: Str,
-    items: impl Batch<'a>,
-) -> Result<Option<Chunks>, Refusal> {
-    let mut key = Key::open(call.ctx, name, Access::Read);
+pub(super) fn ask<'a>(call: &Call, items: impl Batch<'a>) -> Result<Option<Chunks>, Refusal> {
+    let mut key = Key::open(call.ctx, call.key, Access::Read);
     let (mut found, items) = (Chunks::default(), items.items());
     let Some(filter) = queried(&mut key)? else {
         stats::CHECKS.add(items.count() as u64);
@@ -107,9 +95,7 @@ pub(super) fn ask<'a>(
     check_shard(call, filter.shard(), items.clone())?;
     match filter {
         Stored::Layers(filter) => filter.contains_each(items, |chunk| found.push(chunk)),
-        Stored::Pages(paged) => {
-            paged.contains_each(items, now(paged), |chunk| found.push(chunk));
-        }
+        Stored::Pages(paged) => paged.contains_each(items, now(paged), |chunk| found.push(chunk)),
         Stored::Partial(_) => {}
     }
     stats::CHECKS.add(found.count() as u64);
@@ -121,15 +107,16 @@ pub(super) fn ask<'a>(
 /// an error.
 #[inline]
 pub(super) fn queried(key: &mut Key) -> Result<Option<&mut Stored>, Refusal> {
-    match Stored::complete_in_key(key)? {
-        None => missing(),
-        value => Ok(value),
+    let value = Stored::complete_in_key(key)?;
+    if value.is_none() {
+        missing()?;
     }
+    Ok(value)
 }
 
 /// Counts a query of a missing key, which is how a guard finds out that its filter is lost.
 #[cold]
-fn missing<'a>() -> Result<Option<&'a mut Stored>, Refusal> {
+fn missing() -> Result<(), Refusal> {
     stats::MISSING.add(1);
-    if config::MISSING_KEY_ERROR.bits() != 0 { Err(Refusal::NOT_FOUND) } else { Ok(None) }
+    if config::MISSING_KEY_ERROR.bits() != 0 { Err(Refusal::NOT_FOUND) } else { Ok(()) }
 }

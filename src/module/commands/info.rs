@@ -1,6 +1,5 @@
-//! `BF.INFO key [field]`: the properties of a filter. `BF.CARD key`: the number of added items; a
-//! filter counts only the items that changed it. `BF.DEBUG key`: one line for the filter, one
-//! for each layer, oldest first, and one for the pages.
+//! `BF.INFO key [field]`: the properties of a filter. `BF.CARD key`: the number of items that
+//! changed it. `BF.DEBUG key`: a line for the filter, each layer, oldest first, and the pages.
 //!
 //! The full reply of BF.INFO has exactly RedisBloom's five pairs: go-redis fails on a sixth.
 //! A client must request each other field by its name. The reply for a single field is an array of
@@ -10,11 +9,11 @@ use std::ffi::CStr;
 
 use Shown::{Double, Int, Null};
 
-use super::{Argument, Call, Command, CommandSpec};
+use super::{Argument, Call, Command};
 use crate::{
     command::{number, refusal::Refusal},
     filter::{
-        Estimate, Family, Filter, Layer, NEVER, Plan, RedisBloom, Rules, Shape, Span,
+        Estimate, Expansion, Family, Filter, Layer, NEVER, Plan, RedisBloom, Rules, Shape, Span,
         paged::{Generation, Paged},
     },
     module::{
@@ -25,55 +24,51 @@ use crate::{
     sharding::Shard,
 };
 
-pub(super) struct Info;
+pub(super) const INFO: Command = Command {
+    name: c"bf.info",
+    arity: -2,
+    categories: c"read fast",
+    summary: c"Describes a Bloom filter",
+    complexity: c"O(L), where L is the number of layers of the filter; FPR, FILL, LAYERS and \
+                  SATURATED also read a sample, LAYERS has L maps",
+    since: c"1.0.0",
+    tips: Some(c"dont_cache"),
+    arguments: &[Argument { optional: true, ..Argument::one_of(c"single_value", &WORDS) }],
+    run: bf_info,
+    ..Command::READS
+};
 
-impl Command for Info {
-    const SPEC: CommandSpec = CommandSpec {
-        name: c"bf.info",
-        arity: -2,
-        categories: c"read fast",
-        summary: c"Describes a Bloom filter",
-        complexity: c"O(L), where L is the number of layers of the filter; FPR, FILL, LAYERS and \
-                      SATURATED also read a sample, LAYERS has L maps",
-        since: c"1.0.0",
-        tips: Some(c"dont_cache"),
-        arguments: &[Argument::one_of(c"single_value", &WORDS).optional()],
-        ..CommandSpec::READS
-    };
-
-    fn run(call: &Call) -> Result<(), Refusal> {
-        let (name, words) = call.key_and_rest(0)?;
-        let mut key = Key::open(call.ctx, name, Access::Read);
-        let filter = match words {
-            [] | [_] => Stored::complete_in_key(&mut key)?.ok_or(Refusal::NOT_FOUND)?,
-            _ => return Err(Refusal::ARITY),
-        };
-        let shown = match words.first() {
-            None => Shown::Map(
-                FIELDS.iter().take(FULL).map(|field| named_value(field, filter)).collect(),
-            ),
-            Some(word) => {
-                let is = |token: &CStr| word.bytes().eq_ignore_ascii_case(token.to_bytes());
-                let field = FIELDS.iter().find(|field| is(field.0));
-                let (label, shown) = named_value(field.ok_or(Refusal::UNKNOWN_FIELD)?, filter);
-                if call.ctx.speaks_resp3() {
-                    Shown::Map(vec![(label, shown)])
-                } else {
-                    Shown::List(vec![shown])
-                }
-            }
-        };
-        shown.reply(call.ctx);
-        Ok(())
+fn bf_info(call: &Call) -> Result<(), Refusal> {
+    if call.words.len() > 1 {
+        return Err(Refusal::ARITY);
     }
+    let mut key = Key::open(call.ctx, call.key, Access::Read);
+    let filter = Stored::complete_in_key(&mut key)?.ok_or(Refusal::NOT_FOUND)?;
+    let shown = match call.words.first() {
+        None => {
+            Shown::Map(FIELDS.iter().take(FULL).map(|field| named_value(field, filter)).collect())
+        }
+        Some(word) => {
+            let is = |token: &CStr| word.bytes().eq_ignore_ascii_case(token.to_bytes());
+            let field = FIELDS.iter().find(|field| is(field.0));
+            let named = named_value(field.ok_or(Refusal::UNKNOWN_FIELD)?, filter);
+            if call.ctx.speaks_resp3() {
+                Shown::Map(vec![named])
+            } else {
+                Shown::List(vec![named.1])
+            }
+        }
+    };
+    shown.reply(call.ctx);
+    Ok(())
 }
 
 /// A field: the word that requests it, its name in the reply, and its value for a filter of layers
 /// and for one of pages.
 type Field = (&'static CStr, &'static CStr, fn(&Filter) -> Shown, fn(&Paged) -> Shown);
 
-/// The value of a field. All values are computed before the reply begins, because a map that stops
-/// in the middle leaves the client out of step.
+/// The value of a field. All are computed before the reply begins: a map that stops in the middle
+/// leaves the client out of step.
 enum Shown {
     Int(u64),
     Double(f64),
@@ -85,7 +80,7 @@ enum Shown {
     Map(Vec<(&'static CStr, Self)>),
 }
 
-/// The number of fields in the full reply: the first five of `FIELDS`.
+/// The number of fields in the full reply.
 const FULL: usize = 5;
 
 /// Every field: `docs/reference/metrics.md` says what each is.
@@ -94,19 +89,9 @@ const FIELDS: [Field; 16] = [
     (c"SIZE", c"Size", |f| Int(f.bytes()), |p| Int(p.bytes())),
     (c"FILTERS", c"Number of filters", layer_count, |p| Int(p.stack(p.items(BEFORE_ALL)).0)),
     (c"ITEMS", c"Number of items inserted", |f| Int(f.items()), |p| Int(p.items(now(p)))),
-    (
-        c"EXPANSION",
-        c"Expansion rate",
-        |filter| int_or_null(filter.expansion().factor()),
-        |paged| int_or_null(paged.expansion().factor()),
-    ),
+    (c"EXPANSION", c"Expansion rate", |f| factor(f.expansion()), |p| factor(p.expansion())),
     (c"ERROR", c"Error rate", |f| Double(f.error_rate()), |p| Double(p.error_rate())),
-    (
-        c"FPR",
-        c"False positive rate",
-        |f| Double(f.estimate().error_rate),
-        |p| Double(p.estimate().error_rate),
-    ),
+    (c"FPR", c"False positive rate", |f| rate(f.estimate()), |p| rate(p.estimate())),
     (c"FILL", c"Fill", |f| Double(f.estimate().fill), |p| Double(p.estimate().fill)),
     (c"LAYERS", c"Layers", layers, parts),
     (c"SATURATED", c"Saturated counters", |_| Null, |p| int_or_null(p.saturated())),
@@ -119,12 +104,7 @@ const FIELDS: [Field; 16] = [
     (c"SHARD", c"Shard", |f| shard(f.shard()), |p| shard(p.shard())),
     (c"WINDOW", c"Window", |_| Null, window),
     (c"GENERATIONS", c"Generations", |_| Null, generations),
-    (
-        c"IDENTITY",
-        c"Identity",
-        |filter| hexadecimal(Plan::of(filter).identity()),
-        |paged| hexadecimal(Plan::of_pages(paged).identity()),
-    ),
+    (c"IDENTITY", c"Identity", |f| identity(Plan::of(f)), |p| identity(Plan::of_pages(p))),
     (c"LAYOUT", c"Layout", product, |_| Shown::Word(c"native")),
 ];
 
@@ -143,8 +123,16 @@ fn int_or_null(number: Option<impl Into<u64>>) -> Shown {
     number.map_or(Null, |number| Int(number.into()))
 }
 
-fn hexadecimal(number: u64) -> Shown {
-    Shown::Text(format!("{number:016x}"))
+fn rate(estimate: Estimate) -> Shown {
+    Double(estimate.error_rate)
+}
+
+fn identity(plan: Plan) -> Shown {
+    Shown::Text(format!("{:016x}", plan.identity()))
+}
+
+fn factor(expansion: Expansion) -> Shown {
+    int_or_null(expansion.factor())
 }
 
 fn layer_count(filter: &Filter) -> Shown {
@@ -166,10 +154,8 @@ fn shard(shard: Option<Shard>) -> Shown {
 }
 
 fn window(paged: &Paged) -> Shown {
-    let Some(Rules { span, generations, refresh }) = paged.window().map(|window| window.rules)
-    else {
-        return Null;
-    };
+    let Some(window) = paged.window() else { return Null };
+    let Rules { span, generations, refresh } = window.rules;
     let (kind, milliseconds) = match span {
         Span::Time(span) => (c"time", Int(span)),
         Span::Items => (c"count", Null),
@@ -184,16 +170,12 @@ fn window(paged: &Paged) -> Shown {
 }
 
 fn generations(paged: &Paged) -> Shown {
-    let Some(window) = paged.window() else {
-        return Null;
-    };
+    let Some(window) = paged.window() else { return Null };
     let (now, rules) = (clock(), window.rules);
     let generations = window.generations.iter().map(|&Generation { start, items }| {
-        let started = match rules.span {
-            // A generation has a start only in a window of time, and only once it has an item.
-            Span::Time(_) if start != NEVER => u64::try_from(start).ok(),
-            Span::Time(_) | Span::Items => None,
-        };
+        // A generation has a start only in a window of time, and only once it has an item.
+        let has_start = rules.span != Span::Items && start != NEVER;
+        let started = u64::try_from(start).ok().filter(|_| has_start);
         Shown::Map(vec![
             (c"Started", int_or_null(started)),
             (c"Items", Int(items)),
@@ -203,10 +185,9 @@ fn generations(paged: &Paged) -> Shown {
     Shown::List(generations.collect())
 }
 
-/// A layer.
 fn part(layer: &Layer, now: Estimate) -> Shown {
     let bytes = size_of_val(layer.bits().words()) as u64;
-    described(layer.capacity(), layer.counted(), bytes, layer.error_rate(), now)
+    described(layer.capacity, layer.counted, bytes, layer.error_rate, now)
 }
 
 fn layers(filter: &Filter) -> Shown {
@@ -215,19 +196,18 @@ fn layers(filter: &Filter) -> Shown {
 
 /// The layer below the pages, if there is one, and all pages.
 fn parts(paged: &Paged) -> Shown {
-    let base = paged.base();
+    let ((capacity, items), bytes) = (of_pages(paged), paged.pages().bytes());
+    let (rate, now) = (paged.error_rate_of_pages(), paged.estimate_pages());
+    let below = paged.base().map(|layer| part(layer, layer.estimate()));
+    Shown::List(below.into_iter().chain([described(capacity, items, bytes, rate, now)]).collect())
+}
+
+/// Capacity and items of the pages, without the layer below them.
+fn of_pages(paged: &Paged) -> (u64, u64) {
     let items = paged.items(BEFORE_ALL);
     let (_, capacity) = paged.stack(items);
-    let (below, held) = base.map_or((0, 0), |base| (base.capacity(), base.counted()));
-    let pages = described(
-        capacity.saturating_sub(below),
-        items.saturating_sub(held),
-        paged.pages().bytes(),
-        paged.error_rate_of_pages(),
-        paged.estimate_pages(),
-    );
-    let below = base.map(|layer| part(layer, layer.estimate()));
-    Shown::List(below.into_iter().chain([pages]).collect())
+    let (below, held) = paged.base().map_or((0, 0), |base| (base.capacity, base.counted));
+    (capacity.saturating_sub(below), items.saturating_sub(held))
 }
 
 /// A layer, or all pages, made for `error_rate`.
@@ -276,77 +256,65 @@ impl Shown {
     }
 }
 
-pub(super) struct Card;
+pub(super) const CARD: Command = Command {
+    name: c"bf.card",
+    categories: c"read fast",
+    summary: c"Returns the number of distinct items added to a Bloom filter (approximate)",
+    complexity: c"O(L), where L is the number of layers of the filter",
+    since: c"2.4.4",
+    run: bf_card,
+    ..Command::READS
+};
 
-impl Command for Card {
-    const SPEC: CommandSpec = CommandSpec {
-        name: c"bf.card",
-        categories: c"read fast",
-        summary: c"Returns the number of distinct items added to a Bloom filter (approximate)",
-        complexity: c"O(L), where L is the number of layers of the filter",
-        since: c"2.4.4",
-        ..CommandSpec::READS
-    };
-
-    fn run(call: &Call) -> Result<(), Refusal> {
-        let (name, []) = call.key_and()?;
-        let mut key = Key::open(call.ctx, name, Access::Read);
-        let items = Stored::complete_in_key(&mut key)?.map_or(0, |filter| filter.items());
-        call.ctx.reply_integer(items);
-        Ok(())
-    }
+fn bf_card(call: &Call) -> Result<(), Refusal> {
+    let mut key = Key::open(call.ctx, call.key, Access::Read);
+    let items = Stored::complete_in_key(&mut key)?.map_or(0, |filter| filter.items());
+    call.ctx.reply_integer(items);
+    Ok(())
 }
 
-pub(super) struct Debug;
+pub(super) const DEBUG: Command = Command {
+    name: c"bf.debug",
+    summary: c"Describes each layer of a Bloom filter",
+    complexity: c"O(L), where L is the number of layers of the filter",
+    since: c"1.0.0",
+    tips: Some(c"dont_cache"),
+    run: bf_debug,
+    ..Command::READS
+};
 
-impl Command for Debug {
-    const SPEC: CommandSpec = CommandSpec {
-        name: c"bf.debug",
-        summary: c"Describes each layer of a Bloom filter",
-        complexity: c"O(L), where L is the number of layers of the filter",
-        since: c"1.0.0",
-        tips: Some(c"dont_cache"),
-        ..CommandSpec::READS
+fn bf_debug(call: &Call) -> Result<(), Refusal> {
+    let mut key = Key::open(call.ctx, call.key, Access::Read);
+    let filter = &*Stored::complete_in_key(&mut key)?.ok_or(Refusal::NOT_FOUND)?;
+    let items = match filter {
+        Stored::Pages(paged) => paged.items(BEFORE_ALL),
+        filter => filter.items(),
     };
-
-    fn run(call: &Call) -> Result<(), Refusal> {
-        let (name, []) = call.key_and()?;
-        let mut key = Key::open(call.ctx, name, Access::Read);
-        let filter = &*Stored::complete_in_key(&mut key)?.ok_or(Refusal::NOT_FOUND)?;
-        let items = match filter {
-            Stored::Pages(paged) => paged.items(BEFORE_ALL),
-            filter => filter.items(),
-        };
-        let mut lines = vec![format!("size:{items}")];
-        match filter {
-            Stored::Layers(filter) => {
-                lines.extend(filter.layers().map(|layer| describe(layer, filter.family())));
-            }
-            Stored::Pages(paged) => {
-                lines.extend(paged.base().map(|layer| describe(layer, Family::Native)));
-                lines.push(describe_pages(paged, items));
-            }
-            Stored::Partial(_) => {}
+    let mut lines = vec![format!("size:{items}")];
+    match filter {
+        Stored::Layers(filter) => {
+            lines.extend(filter.layers().map(|layer| describe(layer, filter.family())));
         }
-        call.ctx.reply_array(lines.len());
-        lines.iter().for_each(|line| call.ctx.reply_bulk(line.as_bytes()));
-        Ok(())
+        Stored::Pages(paged) => {
+            lines.extend(paged.base().map(|layer| describe(layer, Family::Native)));
+            lines.push(describe_pages(paged));
+        }
+        Stored::Partial(_) => {}
     }
+    call.ctx.reply_array(lines.len());
+    lines.iter().for_each(|line| call.ctx.reply_bulk(line.as_bytes()));
+    Ok(())
 }
 
 /// The line for the pages: RedisBloom's fields, then their own. `hashes` is 1: one hash finds
 /// the place of a slot.
-fn describe_pages(paged: &Paged, items: u64) -> String {
+fn describe_pages(paged: &Paged) -> String {
     let (pages, plan) = (paged.pages(), paged.pages().plan());
-    let (_, capacity) = paged.stack(items);
-    let (below, held) = paged.base().map_or((0, 0), |base| (base.capacity(), base.counted()));
-    let bytes = pages.bytes();
+    let ((capacity, items), bytes) = (of_pages(paged), pages.bytes());
     format!(
-        "bytes:{bytes} bits:{} hashes:1 hashwidth:64 capacity:{} size:{} ratio:{} pages:{} \
-         slots:{} tagbits:{} payloadbits:{}",
+        "bytes:{bytes} bits:{} hashes:1 hashwidth:64 capacity:{capacity} size:{items} ratio:{} \
+         pages:{} slots:{} tagbits:{} payloadbits:{}",
         bytes.saturating_mul(8),
-        capacity.saturating_sub(below),
-        items.saturating_sub(held),
         number::six_digits(paged.error_rate_of_pages()),
         pages.pages().len(),
         pages.slot_count(),
@@ -376,8 +344,8 @@ fn describe(layer: &Layer, family: Family) -> String {
     format!(
         "bytes:{bytes} bits:{bits} hashes:{} hashwidth:{width} capacity:{} size:{} ratio:{}{own}",
         shape.probes(),
-        layer.capacity(),
-        layer.counted(),
-        number::six_digits(layer.error_rate()),
+        layer.capacity,
+        layer.counted,
+        number::six_digits(layer.error_rate),
     )
 }

@@ -1,10 +1,8 @@
 //! The commands. Each file has one or more of them, and one line in the table of [`commands!`].
 //!
-//! A command is a type with a `CommandSpec` (what the server must know about it before it
-//! runs) and a `run`. `entry` is the only code between the server and `run`: it wraps what the
-//! server passed, catches a panic, and sends a refusal.
+//! A [`Command`] has what the server must know before it runs, and the function that runs it.
+//! Between the server and that function is only `run`: it catches a panic and sends a refusal.
 
-mod items;
 mod registration;
 
 use std::{
@@ -12,24 +10,24 @@ use std::{
     fmt::Display,
 };
 
-use registration::{CommandSpec, Uses};
+use registration::{Command, Uses};
 
 use super::{
-    api::{Context, Str, logged, raw},
-    limit,
-    panic_guard::guarded,
-    stats, unapplied,
+    api::{Context, OK, Str, logged, raw},
+    effects::Items,
+    guarded, limit, stats, unapplied,
 };
 use crate::{
     codec,
     command::{
-        argument::{Argument, Kind},
+        options::{Argument, Kind},
         refusal::Refusal,
     },
+    filter::Answers,
+    sharding::Shard,
 };
 
-/// One or more items.
-const ITEMS: Argument = Argument::new(c"item", Kind::String).multiple();
+const ITEMS: Argument = Argument { multiple: true, ..Argument::new(c"item", Kind::String) };
 
 /// The time that a command of one item takes, and of many.
 const PER_ITEM: &CStr =
@@ -42,10 +40,25 @@ macro_rules! commands {
     ($($file:ident: $($command:ident),+;)+) => {
         $(mod $file;)+
 
-        /// Registers every command.
         pub(super) fn register(ctx: Context) -> Result<(), String> {
             ctx.add_category(registration::CATEGORY);
-            $($(command::<$file::$command>(ctx)?;)+)+
+            $($({
+                unsafe extern "C" fn entry(
+                    ctx: *mut raw::RedisModuleCtx,
+                    argv: *mut *mut raw::RedisModuleString,
+                    argc: c_int,
+                ) -> c_int {
+                    // SAFETY: the server's own context, alive until this returns.
+                    let ctx = unsafe { Context::new(ctx) };
+                    let words = usize::try_from(argc).unwrap_or(0);
+                    // SAFETY: 1. the server passes `argc` pointers at `argv`, which live, with what
+                    // they point to, until this returns.
+                    // 2. `Str` is transparent over such a pointer.
+                    let words = unsafe { std::slice::from_raw_parts(argv.cast(), words) };
+                    run(&$file::$command, ctx, words)
+                }
+                $file::$command.register(ctx, Some(entry))?;
+            })+)+
             Ok(())
         }
     };
@@ -53,118 +66,71 @@ macro_rules! commands {
 
 // File: the commands in it.
 commands! {
-    add: Add, MultiAdd, Insert;
-    bulk: BulkAdd, BulkExists;
-    counting: Count, Del;
-    dump: ScanDump, LoadChunk;
-    exists: Exists, MultiExists;
-    forget: Forget, Shifted;
-    import: Import, Load;
-    info: Card, Debug, Info;
-    merge: Merge;
-    reserve: Reserve;
+    add: ADD, MADD, INSERT;
+    bulk: BULKADD, BULKEXISTS;
+    dump: SCANDUMP, LOADCHUNK, IMPORT, LOAD;
+    exists: EXISTS, MEXISTS;
+    info: CARD, DEBUG, INFO;
+    merge: MERGE;
+    paged: COUNT, DEL, FORGET, SHIFT;
+    reserve: RESERVE;
 }
 
-/// A command.
-trait Command {
-    /// What the server knows of it.
-    const SPEC: CommandSpec;
-
-    /// Runs it and replies, or refuses without having replied.
-    fn run(call: &Call) -> Result<(), Refusal>;
-}
-
-fn command<C: Command>(ctx: Context) -> Result<(), String> {
-    C::SPEC.register(ctx, Some(entry::<C>))
-}
-
-unsafe extern "C" fn entry<C: Command>(
-    ctx: *mut raw::RedisModuleCtx,
-    argv: *mut *mut raw::RedisModuleString,
-    argc: c_int,
-) -> c_int {
-    // SAFETY: the server's own context, alive until this returns.
-    let ctx = unsafe { Context::new(ctx) };
-    // SAFETY: 1. the server passes `argc` pointers at `argv`, which live, with what they point to,
-    // until this returns.
-    // 2. `Str` is transparent over such a pointer.
-    let words = unsafe {
-        std::slice::from_raw_parts(argv.cast::<Str>(), usize::try_from(argc).unwrap_or(0))
-    };
-    let call = Call { ctx, words, uses: C::SPEC.uses };
-    // Converted to UTF-8 at compile time, not in every call.
-    let name = const {
-        match C::SPEC.name.to_str() {
-            Ok(name) => name,
-            Err(_) => "a command",
+/// Runs a command, and sends its refusal.
+#[inline(always)] // The command is known at compile time then.
+fn run(command: &Command, ctx: Context, words: &[Str]) -> c_int {
+    let enough = words.len() >= command.arity.unsigned_abs() as usize;
+    let [name, key, words @ ..] = words else {
+        if command.uses != Uses::Reads && ctx.is_replayed() {
+            unapplied::report(ctx, command.name.to_bytes(), b"", "wrong number of arguments");
         }
+        ctx.reply_wrong_arity();
+        return OK;
     };
+    let call = Call { ctx, name: *name, key: *key, words, uses: command.uses };
     // Refused inside: a result that `guarded` returns costs instructions, more for a larger result.
-    let finished = guarded(name, false, || {
-        if let Err(refusal) = C::run(&call) {
+    let finished = guarded(command.name, false, || {
+        // The server has checked the arity, but not in a damaged AOF.
+        let refused = if enough { (command.run)(&call).err() } else { Some(Refusal::ARITY) };
+        if let Some(refusal) = refused {
             call.refuse(refusal);
         }
         true
     });
     if !finished {
-        guarded(name, (), || call.refuse(Refusal::INTERNAL));
+        guarded(command.name, (), || call.refuse(Refusal::INTERNAL));
     }
-    raw::REDISMODULE_OK as c_int
+    OK
 }
 
 /// A command as it was called.
 struct Call<'a> {
     ctx: Context<'a>,
-    /// All its words, the command's name first.
+    name: Str<'a>,
+    key: Str<'a>,
+    /// The words after the key.
     words: &'a [Str<'a>],
     uses: Uses,
 }
 
 impl<'a> Call<'a> {
-    /// The key and what follows it; at least `least` words must follow.
+    /// The words after the key, of which there are `N`.
     #[inline]
-    fn key_and_rest(&self, least: usize) -> Result<(Str<'a>, &'a [Str<'a>]), Refusal> {
-        match self.words {
-            [_, key, rest @ ..] if rest.len() >= least => Ok((*key, rest)),
-            _ => Err(Refusal::ARITY),
-        }
-    }
-
-    /// The key and exactly `N` words that follow it.
-    #[inline]
-    fn key_and<const N: usize>(&self) -> Result<(Str<'a>, [Str<'a>; N]), Refusal> {
-        let (key, rest) = self.key_and_rest(N)?;
-        Ok((key, *<&[Str<'a>; N]>::try_from(rest).map_err(|_| Refusal::ARITY)?))
-    }
-}
-
-impl Call<'_> {
-    /// The bytes of a word; none if the command is shorter.
-    fn word(&self, index: usize) -> &[u8] {
-        self.words.get(index).map_or(&[], |word| word.bytes())
-    }
-
-    /// The bytes of the key.
-    #[cold]
-    fn key(&self) -> &[u8] {
-        self.word(1)
+    fn exactly<const N: usize>(&self) -> Result<[Str<'a>; N], Refusal> {
+        self.words.as_array().copied().ok_or(Refusal::ARITY)
     }
 
     /// Replies that the command was refused, or stopped in the middle of its reply. If a primary,
     /// an AOF or a slot migration sent it, the change is reported as lost, and a key that lacks
-    /// items gets a placeholder. Exception: if the filter is full, nothing is reported, because the
-    /// sender refused the item, too.
+    /// items gets a placeholder. A full filter is no loss: the sender refused the item, too.
     #[cold]
     fn refuse(&self, refusal: Refusal) {
         let text = refusal.text(self.words.iter().map(|word| word.bytes()));
-        let is_lost = self.ctx.is_replayed() && refusal != Refusal::FULL;
-        if is_lost {
+        if self.ctx.is_replayed() && refusal != Refusal::FULL {
             self.report_unapplied(&text);
-        }
-        if is_lost && let Some(&key) = self.words.get(1) {
-            let lacks = self.uses == Uses::Adds && !refusal.is_of_the_options();
             if matches!(self.uses, Uses::Adds | Uses::Fills) {
-                unapplied::leave_placeholder(self.ctx, key, lacks);
+                let lacks = self.uses == Uses::Adds && !refusal.is_of_the_options();
+                unapplied::leave_placeholder(self.ctx, self.key, lacks);
             }
         }
         if refusal == Refusal::ARITY {
@@ -177,7 +143,7 @@ impl Call<'_> {
     /// Replies with an array of booleans and the error that stopped the command, which comes last:
     /// clients stop reading at the first error.
     fn reply_each(&self, count: usize, each: impl Iterator<Item = bool>, error: Option<Refusal>) {
-        self.ctx.reply_array(count.saturating_add(error.is_some().into()));
+        self.ctx.reply_array(count + usize::from(error.is_some()));
         each.for_each(|yes| self.ctx.reply_bool(yes));
         if let Some(error) = error {
             self.refuse(error);
@@ -185,21 +151,20 @@ impl Call<'_> {
     }
 
     /// Counts and logs a change that a primary, an AOF or a slot migration sent, and that was not
-    /// made here. For a client's command the error reply is enough.
+    /// made here.
     #[cold]
     fn report_unapplied(&self, why: &CStr) {
         if self.uses != Uses::Reads && self.ctx.is_replayed() {
-            unapplied::report(self.ctx, self.word(0), self.key(), why.to_string_lossy());
+            let why = why.to_string_lossy();
+            unapplied::report(self.ctx, self.name.bytes(), self.key.bytes(), why);
         }
     }
 
     /// Tells the log, for example what the client's error text cannot say.
     #[cold]
     fn log(&self, what: impl Display) {
-        self.ctx.warn_rate_limited(|| {
-            let name = self.word(0).to_ascii_uppercase();
-            format!("key '{}': {} {what}", logged(self.key()), logged(&name))
-        });
+        let (key, name) = (self.key.bytes(), self.name.bytes().to_ascii_uppercase());
+        self.ctx.warn_rate_limited(|| format!("key '{}': {} {what}", logged(key), logged(&name)));
     }
 
     /// Counts a refusal for want of memory, and logs why something was refused.
@@ -211,4 +176,97 @@ impl Call<'_> {
         }
         refusal
     }
+}
+
+/// The items of a command.
+trait Batch<'a>: Copy {
+    fn items(self) -> impl Iterator<Item = &'a [u8]> + Clone;
+
+    /// The items whose element of `changed` is true, in the form in which they are replicated.
+    fn select(self, changed: impl Iterator<Item = bool>) -> Items<'a>;
+}
+
+/// Items that are one argument each.
+impl<'a> Batch<'a> for &[Str<'a>] {
+    fn items(self) -> impl Iterator<Item = &'a [u8]> + Clone {
+        self.iter().map(|item| item.bytes())
+    }
+
+    fn select(self, changed: impl Iterator<Item = bool>) -> Items<'a> {
+        let changed = self.iter().zip(changed).filter(|(_, changed)| *changed);
+        Items::Listed(changed.map(|(item, _)| *item).collect())
+    }
+}
+
+/// Answers in chunks. The first chunk has its own field, so that a small batch allocates nothing.
+#[derive(Default)]
+struct Chunks {
+    first: Option<Answers>,
+    more: Vec<Answers>,
+}
+
+impl Chunks {
+    #[inline]
+    fn push(&mut self, chunk: Answers) {
+        if self.first.is_none() {
+            self.first = Some(chunk);
+        } else {
+            self.more.push(chunk);
+        }
+    }
+
+    fn count(&self) -> usize {
+        self.iter().map(Answers::count).sum()
+    }
+
+    /// The number of answers that are true.
+    fn ones(&self) -> usize {
+        self.iter().map(Answers::ones).sum()
+    }
+
+    fn iter(&self) -> impl Iterator<Item = Answers> {
+        self.first.into_iter().chain(self.more.iter().copied())
+    }
+
+    fn each(&self) -> impl Iterator<Item = bool> {
+        self.iter().flat_map(Answers::each)
+    }
+}
+
+/// Refuses a client's command if one of its items belongs to a shard that is not the filter's
+/// (`docs/reference/sharding.md`). What a primary, an AOF or a slot migration sends is obeyed: the
+/// item is in the filter there, and a refusal would lose it here.
+#[inline]
+fn check_shard<'a>(
+    call: &Call,
+    shard: Option<Shard>,
+    items: impl Iterator<Item = &'a [u8]>,
+) -> Result<(), Refusal> {
+    shard.map_or(Ok(()), |shard| check_each(call, shard, items))
+}
+
+#[inline(never)] // So that the code for other filters does not depend on it.
+fn check_each<'a>(
+    call: &Call,
+    shard: Shard,
+    items: impl Iterator<Item = &'a [u8]>,
+) -> Result<(), Refusal> {
+    let Some(owner) = shard.foreign(items) else { return Ok(()) };
+    if !call.ctx.is_replayed() {
+        return Err(misrouted(call, Some(shard), Refusal::OtherShard(owner)));
+    }
+    call.log(format_args!(
+        "of a primary or an AOF took an item of shard {owner}, though the filter is shard {shard}"
+    ));
+    Ok(())
+}
+
+/// Counts and logs the refusal of a command for another shard. `shard` is the filter's own.
+#[cold]
+fn misrouted(call: &Call, shard: Option<Shard>, refusal: Refusal) -> Refusal {
+    stats::MISROUTED.add(1);
+    let text = refusal.text(std::iter::empty());
+    let is = shard.map_or_else(|| "no shard".into(), |shard| format!("shard {shard}"));
+    call.log(format_args!("refused: {} (the filter is {is})", text.to_string_lossy()));
+    refusal
 }

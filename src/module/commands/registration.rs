@@ -1,6 +1,4 @@
-//! The specification of a command: flags, arity, keys, ACL categories, documentation. Each
-//! command's file states its own. The server uses it for COMMAND INFO, COMMAND DOCS and the hints
-//! of redis-cli.
+//! What the server must know of a command: flags, arity, keys, ACL categories, documentation.
 //!
 //! ACL permissions, COMMAND GETKEYS and cluster routing find the keys of a call by the key specs.
 
@@ -9,22 +7,25 @@ use std::{
     iter::once,
 };
 
-use redis_module::commands::{BeginSearch, FindKeys, KeySpec, KeySpecFlags};
+use redis_module::commands::{BeginSearch, FindKeys, KeySpec, KeySpecFlags as Flags};
 
-use super::super::api::{Context, raw};
+use super::{
+    super::api::{Context, raw},
+    Call,
+};
 use crate::command::{
-    argument::{Argument, Kind},
-    options::{self, Place},
+    options::{Argument, Kind, Place, taken},
+    refusal::Refusal,
 };
 
-/// The specification of a command.
-pub(super) struct CommandSpec {
+pub(super) struct Command {
     pub(super) name: &'static CStr,
+    /// Runs it and replies, or refuses without having replied.
+    pub(super) run: fn(&Call) -> Result<(), Refusal>,
     /// Flags of `RedisModule_CreateCommand`.
     pub(super) flags: &'static CStr,
     /// The number of words, including the name; negative for "at least".
     pub(super) arity: c_int,
-    /// What the command does with its key.
     pub(super) uses: Uses,
     /// ACL categories in addition to `CATEGORY`.
     pub(super) categories: &'static CStr,
@@ -36,14 +37,13 @@ pub(super) struct CommandSpec {
     pub(super) tips: Option<&'static CStr>,
     /// The arguments after the key, which is the first argument of every command.
     pub(super) arguments: &'static [Argument],
-    /// Whether every word after the first key is a key, too, which is only read.
-    pub(super) many_keys: bool,
 }
 
-impl CommandSpec {
+impl Command {
     /// A command that reads.
     pub(super) const READS: Self = Self {
         name: c"",
+        run: |_| Err(Refusal::INTERNAL),
         flags: c"readonly fast",
         arity: 2,
         uses: Uses::Reads,
@@ -53,7 +53,6 @@ impl CommandSpec {
         since: OWN_SINCE,
         tips: None,
         arguments: &[],
-        many_keys: false,
     };
     /// A command that creates a filter, or adds to one, and whose answer reveals data of its items.
     pub(super) const ADDS: Self = Self {
@@ -69,16 +68,13 @@ impl CommandSpec {
     pub(super) const DELETES: Self = Self { flags: c"write", uses: Uses::Deletes, ..Self::ADDS };
 }
 
-/// What a command does with its key. ACL key permissions depend on it.
+/// What a command does with its key. ACL key permissions depend on it: all but `Fills` reveal data
+/// of the key, so they need read permission.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Uses {
-    /// The answer reveals data of the key: needs read permission.
     Reads,
-    /// Creates or adds to the key, and the answer reveals its data: needs read and write.
     Adds,
-    /// Creates or adds to the key, and the answer reveals nothing: needs write permission.
     Fills,
-    /// Deletes items from the key, and the answer reveals its data: needs read and write.
     Deletes,
 }
 
@@ -89,7 +85,7 @@ pub(super) const OWN_SINCE: &CStr = c"0.1.0";
 /// Redis 7.4 and Valkey 8.
 pub(super) const CATEGORY: &CStr = c"bloom";
 
-impl CommandSpec {
+impl Command {
     /// Registers the command. The error is a line for the log.
     pub(super) fn register(
         &self,
@@ -102,13 +98,16 @@ impl CommandSpec {
         key.key_spec_index = 0;
         let mut arguments = vec![key];
         for argument in self.arguments {
-            let Kind::Options { reserve } = argument.kind else {
+            if !matches!(argument.kind, Kind::Options | Kind::ReserveOptions) {
                 arguments.push(kept.describe(argument));
                 continue;
-            };
-            for option in options::taken(reserve).filter(|option| option.place != Place::Valkeys) {
-                let mut described = kept.describe(&option.argument.optional());
-                if option.place == Place::Own && is_redisblooms {
+            }
+            for (place, option) in taken(argument.kind == Kind::ReserveOptions) {
+                if *place == Place::Valkeys {
+                    continue;
+                }
+                let mut described = kept.describe(&Argument { optional: true, ..*option });
+                if *place == Place::Own && is_redisblooms {
                     described.since = OWN_SINCE.as_ptr();
                 }
                 arguments.push(described);
@@ -116,18 +115,15 @@ impl CommandSpec {
         }
         arguments.push(END_OF_ARGUMENTS);
         let keys = |position, last, flags| {
-            raw::RedisModuleCommandKeySpec::from(&KeySpec::new(
-                None,
-                KeySpecFlags::from_bits_truncate(flags),
-                BeginSearch::new_index(position),
-                FindKeys::new_range(last, 1, 0),
-            ))
+            let (begin, range) =
+                (BeginSearch::new_index(position), FindKeys::new_range(last, 1, 0));
+            raw::RedisModuleCommandKeySpec::from(&KeySpec::new(None, flags, begin, range))
         };
-        let second = match self.many_keys {
-            true => keys(2, -1, raw::REDISMODULE_CMD_KEY_RO | raw::REDISMODULE_CMD_KEY_ACCESS),
-            false => END_OF_KEY_SPECS,
-        };
+        // All words after the first key are keys, too, or none is.
+        let many_keys = self.arguments.iter().any(|argument| argument.kind == Kind::Key);
         let first = keys(1, 0, self.uses.key_flags());
+        let second =
+            if many_keys { keys(2, -1, Uses::Reads.key_flags()) } else { END_OF_KEY_SPECS };
         let mut key_specs = [first, second, END_OF_KEY_SPECS];
         let info = raw::RedisModuleCommandInfo {
             version: &raw const VERSION,
@@ -146,32 +142,23 @@ impl CommandSpec {
         let bloom = [own.to_bytes(), CATEGORY.to_bytes()].join(&b' ');
         let bloom = CString::new(bloom).unwrap_or_default();
         let categories = if is_redisblooms { &[&bloom, own][..] } else { &[own] };
-        let last: c_int = if self.many_keys { -1 } else { 1 };
-        // SAFETY: as the server wants it. Everything that it points to is alive: pointers in
-        // `arguments` point into `kept`.
-        let created =
-            unsafe { ctx.create_command(self.name, entry, self.flags, last, categories, &info) };
-        drop(kept);
-        let refused = || format!("the server refuses {}", self.name.to_string_lossy());
-        created.then_some(()).ok_or_else(refused)
+        let last: c_int = if many_keys { -1 } else { 1 };
+        // SAFETY: the pointers in `arguments` point into `kept`.
+        if unsafe { ctx.create_command(self.name, entry, self.flags, last, categories, &info) } {
+            Ok(())
+        } else {
+            Err(format!("the server refuses {}", self.name.to_string_lossy()))
+        }
     }
 }
 
 impl Uses {
-    fn key_flags(self) -> u32 {
+    fn key_flags(self) -> Flags {
         match self {
-            Self::Reads => raw::REDISMODULE_CMD_KEY_RO | raw::REDISMODULE_CMD_KEY_ACCESS,
-            Self::Adds => {
-                raw::REDISMODULE_CMD_KEY_RW
-                    | raw::REDISMODULE_CMD_KEY_ACCESS
-                    | raw::REDISMODULE_CMD_KEY_INSERT
-            }
-            Self::Fills => raw::REDISMODULE_CMD_KEY_RW | raw::REDISMODULE_CMD_KEY_INSERT,
-            Self::Deletes => {
-                raw::REDISMODULE_CMD_KEY_RW
-                    | raw::REDISMODULE_CMD_KEY_ACCESS
-                    | raw::REDISMODULE_CMD_KEY_DELETE
-            }
+            Self::Reads => Flags::READ_ONLY | Flags::ACCESS,
+            Self::Adds => Flags::READ_WRITE | Flags::ACCESS | Flags::INSERT,
+            Self::Fills => Flags::READ_WRITE | Flags::INSERT,
+            Self::Deletes => Flags::READ_WRITE | Flags::ACCESS | Flags::DELETE,
         }
     }
 }
@@ -186,40 +173,24 @@ struct Kept {
 impl Kept {
     /// Converts an argument for the server. A token with a value is a block.
     fn describe(&mut self, argument: &Argument) -> raw::RedisModuleCommandArg {
-        use raw::{
-            REDISMODULE_CMD_ARG_MULTIPLE as MULTIPLE, REDISMODULE_CMD_ARG_OPTIONAL as OPTIONAL,
-            RedisModuleCommandArgType_REDISMODULE_ARG_TYPE_BLOCK as BLOCK,
-            RedisModuleCommandArgType_REDISMODULE_ARG_TYPE_DOUBLE as DOUBLE,
-            RedisModuleCommandArgType_REDISMODULE_ARG_TYPE_INTEGER as INTEGER,
-            RedisModuleCommandArgType_REDISMODULE_ARG_TYPE_KEY as KEY,
-            RedisModuleCommandArgType_REDISMODULE_ARG_TYPE_ONEOF as ONE_OF,
-            RedisModuleCommandArgType_REDISMODULE_ARG_TYPE_PURE_TOKEN as TOKEN,
-            RedisModuleCommandArgType_REDISMODULE_ARG_TYPE_STRING as STRING,
-        };
+        use raw::{REDISMODULE_CMD_ARG_MULTIPLE, REDISMODULE_CMD_ARG_OPTIONAL};
         let name = argument.name.or(argument.token).unwrap_or_default();
         let name = CString::new(name.to_bytes().to_ascii_lowercase()).unwrap_or_default();
         let mut described = raw::RedisModuleCommandArg {
             name: name.as_ptr(),
-            type_: match argument.kind {
-                Kind::String => STRING,
-                Kind::Integer => INTEGER,
-                Kind::Double => DOUBLE,
-                Kind::Key => KEY,
-                Kind::Token => TOKEN,
-                Kind::Block | Kind::Options { .. } => BLOCK,
-                Kind::OneOf => ONE_OF,
-            },
+            type_: argument.kind as u32,
             token: argument.token.map_or(std::ptr::null(), CStr::as_ptr),
-            flags: (if argument.optional { OPTIONAL } else { 0 }
-                | if argument.multiple { MULTIPLE } else { 0 }) as c_int,
+            flags: (u32::from(argument.optional) * REDISMODULE_CMD_ARG_OPTIONAL
+                + u32::from(argument.multiple) * REDISMODULE_CMD_ARG_MULTIPLE)
+                as c_int,
             // Key spec 0 is that of the first key.
             key_spec_index: if argument.kind == Kind::Key { 1 } else { -1 },
             ..END_OF_ARGUMENTS
         };
         let value = Argument::new(argument.token.unwrap_or_default(), argument.kind);
         let mut parts = argument.parts;
-        if argument.token.is_some() && !matches!(described.type_, TOKEN | BLOCK) {
-            described.type_ = BLOCK;
+        if argument.token.is_some() && !matches!(argument.kind, Kind::Token | Kind::Block) {
+            described.type_ = Kind::Block as u32;
             parts = std::slice::from_ref(&value);
         }
         if !parts.is_empty() {

@@ -1,8 +1,7 @@
-//! `BF.RESERVE key error_rate capacity [options]`: creates an empty filter. An addition to a
-//! missing key also creates one. The command's options describe that filter, and the settings give
-//! the rest.
+//! `BF.RESERVE key error_rate capacity [options]`: creates an empty filter. So does an addition to
+//! a missing key. The command's options describe the filter, and the settings give the rest.
 
-use super::{Argument, Call, Command, CommandSpec, Kind};
+use super::{Argument, Call, Command, Kind};
 use crate::{
     command::{
         args,
@@ -19,45 +18,39 @@ use crate::{
     },
 };
 
-pub(super) struct Reserve;
+pub(super) const RESERVE: Command = Command {
+    name: c"bf.reserve",
+    arity: -4,
+    categories: c"write fast",
+    summary: c"Creates an empty Bloom filter for a capacity and an error rate",
+    complexity: c"O(1); with COUNTING or WINDOW O(N), where N is the capacity",
+    since: c"1.0.0",
+    arguments: &[
+        Argument::new(c"error_rate", Kind::Double),
+        Argument::new(c"capacity", Kind::Integer),
+        Argument::new(c"options", Kind::ReserveOptions),
+    ],
+    run: bf_reserve,
+    ..Command::FILLS
+};
 
-impl Command for Reserve {
-    const SPEC: CommandSpec = CommandSpec {
-        name: c"bf.reserve",
-        arity: -4,
-        categories: c"write fast",
-        summary: c"Creates an empty Bloom filter for a capacity and an error rate",
-        complexity: c"O(1); with COUNTING or WINDOW O(N), where N is the capacity",
-        since: c"1.0.0",
-        arguments: &[
-            Argument::new(c"error_rate", Kind::Double),
-            Argument::new(c"capacity", Kind::Integer),
-            Argument::new(c"options", Kind::Options { reserve: true }),
-        ],
-        ..CommandSpec::FILLS
-    };
-
-    fn run(call: &Call) -> Result<(), Refusal> {
-        let (name, words) = call.key_and_rest(2)?;
-        let words = words.iter().map(|word| word.bytes());
-        let options = args::reserve(words, call.ctx.is_replayed())?;
-        let mut key = Key::open(call.ctx, name, Access::Write);
-        if Stored::in_key(&mut key)?.is_some() {
-            return Err(Refusal::EXISTS);
-        }
-        let (value, created) = filter(call, options)?;
-        value.put(&mut key)?;
-        drop(key);
-        let nothing = Items::Listed(Vec::new());
-        effects::announce(call.ctx, name, Some(&created), &nothing, Growth::default());
-        call.ctx.reply_simple(c"OK");
-        Ok(())
+fn bf_reserve(call: &Call) -> Result<(), Refusal> {
+    let words = call.words.iter().map(|word| word.bytes());
+    let options = args::reserve(words, call.ctx.is_replayed())?;
+    let mut key = Key::open(call.ctx, call.key, Access::Write);
+    if Stored::in_key(&mut key)?.is_some() {
+        return Err(Refusal::EXISTS);
     }
+    let (value, created) = filter(call, options)?;
+    value.put(&mut key)?;
+    drop(key);
+    effects::announce(call.ctx, call.key, Some(&created), &Items::NONE, Growth::default());
+    call.ctx.reply_simple(c"OK");
+    Ok(())
 }
 
-/// Makes an empty filter for a command. Without SEED, the seed is random bytes from the operating
-/// system. Anyone who does not know the seed cannot prepare items that raise the error rate
-/// (docs/internals/hash.md).
+/// Makes an empty filter for a command. Without SEED, the seed is random: nobody who does not know
+/// it can prepare items that raise the error rate (docs/internals/hash.md).
 ///
 /// # Errors
 /// `NO_MEMORY` when the memory is not there or not allowed, and those of [`family`].
@@ -75,10 +68,7 @@ pub(super) fn filter(call: &Call, options: Options) -> Result<(Stored, Creation)
         expansion: options.expansion.unwrap_or_else(|| {
             Expansion::new(config::EXPANSION_FACTOR.bits()).unwrap_or(Expansion::NONSCALING)
         }),
-        seed: match options.seed {
-            Some(seed) => seed,
-            None => getrandom::u64().map_err(|_| Refusal::INTERNAL)?,
-        },
+        seed: options.seed.map_or_else(getrandom::u64, Ok).map_err(|_| Refusal::INTERNAL)?,
         counts: options.counts,
         shard: options.shard,
     };
@@ -96,8 +86,7 @@ pub(super) fn filter(call: &Call, options: Options) -> Result<(Stored, Creation)
 /// The product whose rules a new filter follows.
 ///
 /// This module replicates each native filter with its seed. So a command without a seed, from a
-/// primary or an AOF, comes from RedisBloom, or creates a filter in RedisBloom's layout. The
-/// setting `layout` applies to clients only.
+/// primary or an AOF, creates a filter of RedisBloom's. The setting `layout` is for clients only.
 ///
 /// # Errors
 /// `LAYOUT`.

@@ -1,43 +1,34 @@
 //! The value of a key: a filter, or one that is being loaded; how it gets into a key, out of one,
-//! and to the server.
-//!
-//! It may be stored under two types (`value/data_type.rs`), whose handles are here. The value and
-//! all commands are the same for both.
+//! and to the server. It may be stored under two types (`value/data_type.rs`).
 
 use std::{
-    ffi::c_void,
+    ffi::{CStr, c_void},
     sync::atomic::{AtomicPtr, Ordering::Relaxed},
 };
 
-mod aof;
 pub(super) mod data_type;
 mod defrag;
-mod rdb;
 
 pub(crate) use crate::codec::native::Stored;
 use crate::{
-    codec::{
-        self,
-        native::{self, Load},
-    },
+    codec::{self, native::Load},
     command::refusal::Refusal,
-    filter::{self, Expansion, Family, Filter, Params, paged::Paged},
+    filter::{self, Expansion, Family, Filter, Params, Plan, paged::Paged},
     module::{
         api::{Key, clock, malloc_size, raw},
-        panic_guard::guarded,
+        guarded,
         stats::{self, Share},
     },
     sharding::Shard,
 };
 
-/// The seed of a placeholder. It tells the placeholder from a filter that BF.LOADCHUNK has begun.
-/// If the AOF does not have the placeholder, the last bit of the seed is 1.
+/// The seed of a placeholder, which tells it from other loads. If the AOF does not have the
+/// placeholder, the last bit is 1.
 const PLACEHOLDER_SEED: u64 = 0x706c_6163_6568_6f6c;
 
 /// The server's handle of the type, set by `data_type::register`.
 static DATA_TYPE: AtomicPtr<raw::RedisModuleType> = AtomicPtr::new(std::ptr::null_mut());
-
-/// The handle of valkey-bloom's; null where its name was taken.
+/// That of valkey-bloom's type; null where its name was taken.
 static VALKEY_TYPE: AtomicPtr<raw::RedisModuleType> = AtomicPtr::new(std::ptr::null_mut());
 
 impl Stored {
@@ -76,12 +67,14 @@ impl Stored {
 
     /// The type under which it is stored.
     fn data_type(&self) -> *mut raw::RedisModuleType {
+        let valkeys = VALKEY_TYPE.load(Relaxed);
         match self {
-            Self::Layers(filter) if matches!(filter.family(), Family::Valkey(_)) => {
-                let second = VALKEY_TYPE.load(Relaxed);
-                if second.is_null() { DATA_TYPE.load(Relaxed) } else { second }
+            Self::Layers(filter)
+                if matches!(filter.family(), Family::Valkey(_)) && !valkeys.is_null() =>
+            {
+                valkeys
             }
-            Self::Layers(_) | Self::Pages(_) | Self::Partial(_) => DATA_TYPE.load(Relaxed),
+            _ => DATA_TYPE.load(Relaxed),
         }
     }
 
@@ -95,12 +88,9 @@ impl Stored {
     }
 
     /// A load that has nothing in it. It takes the place of a filter that exists elsewhere and
-    /// could not be made here (`unapplied.rs`). `None` if there is no memory for a few bytes.
-    /// `written` is whether the AOF gets the placeholder. If not, the AOF has a COPY or RESTORE,
-    /// which may succeed when the server starts again.
-    ///
-    /// Its parameters are not those of the filter elsewhere, so that no chunk of that filter
-    /// completes it.
+    /// could not be made here (`unapplied.rs`). `written` is whether the AOF gets the placeholder.
+    /// If not, the AOF has a COPY or RESTORE, which may succeed when the server starts again. No
+    /// chunk of the filter elsewhere completes it, because its parameters differ.
     pub(crate) fn placeholder(written: bool) -> Option<Self> {
         let params = Params {
             error_rate: 0.01,
@@ -110,16 +100,13 @@ impl Stored {
             counts: false,
             shard: None,
         };
-        let filter = Filter::new(&params, u64::MAX).ok()?;
-        let (_, header) = native::dump::header(&filter);
-        let load = Load::begin(&header, u64::MAX).ok()?;
+        let load = Load::new(Plan::new(&params).ok()?, u64::MAX).ok()?;
         Some(Self::Partial(Box::new(load)))
     }
 
     /// Whether it is a placeholder that the AOF has.
     pub(crate) fn is_written_placeholder(&self) -> bool {
-        let Self::Partial(load) = self else { return false };
-        load.layered().is_some_and(|filter| filter.seed() == PLACEHOLDER_SEED)
+        matches!(self, Self::Partial(load) if seed(load) == Some(PLACEHOLDER_SEED))
     }
 
     /// Puts the value into an open, empty key.
@@ -127,8 +114,8 @@ impl Stored {
         self.put_filled(key, |_| ())
     }
 
-    /// [`Self::put`], after `fill` has changed the value. Once the key is published, subscribers in
-    /// other modules may change it, and the value must not be used through its old handle.
+    /// [`Self::put`], after `fill` has changed the value. Afterwards only the key may be used: once
+    /// it is published, subscribers in other modules may change it.
     pub(crate) fn put_filled<T>(
         self,
         key: &mut Key,
@@ -148,8 +135,7 @@ impl Stored {
         Err(Refusal::NO_MEMORY)
     }
 
-    /// Makes a filter of a load that is complete. Without memory it remains a load, and another try
-    /// may succeed.
+    /// Makes a filter of a load that is complete. Without memory it remains a load.
     pub(crate) fn finish_load(&mut self) -> Result<(), codec::Error> {
         let before = self.share();
         let Self::Partial(load) = self else {
@@ -161,8 +147,8 @@ impl Stored {
         finished
     }
 
-    /// Puts empty pages above the only layer of a filter, which is full. Further additions go to
-    /// the pages. Without memory nothing changes.
+    /// Puts empty pages above the only layer of a filter, which is full. Without memory nothing
+    /// changes.
     #[cold]
     pub(crate) fn overflow(&mut self) -> Result<(), filter::Error> {
         if let Self::Layers(filter) = self {
@@ -221,11 +207,6 @@ impl Stored {
         }
     }
 
-    /// The filter, if it is one of pages.
-    pub(crate) fn paged(&self) -> Option<&Paged> {
-        if let Self::Pages(paged) = self { Some(paged) } else { None }
-    }
-
     /// Bytes of bits and pages, those included that a window has emptied and not freed.
     pub(super) fn bytes(&self) -> u64 {
         match self {
@@ -243,7 +224,8 @@ impl Stored {
             Self::Pages(paged) => paged.memory(malloc_size),
             Self::Partial(load) => {
                 malloc_size(std::ptr::from_ref::<Load>(load))
-                    + load.filter().map_or(0, |filter| filter.memory(malloc_size))
+                    + load.filter.as_ref().map_or(0, |filter| filter.memory(malloc_size))
+                    + load.layer_plans().first().map_or(0, |first| malloc_size(first))
                     // Its pages have the sizes that the allocator gives.
                     + load.page_bytes() as usize
             }
@@ -257,7 +239,7 @@ impl Stored {
 /// `raw` came from [`Stored::into_raw`] or [`Stored::put_filled`]. Nothing writes to it or frees it
 /// until this returns: the server calls back between commands, or in a child process.
 unsafe fn with_value<T>(
-    entry: &str,
+    entry: &CStr,
     fallback: T,
     raw: *const c_void,
     body: impl FnOnce(&Stored) -> T,
@@ -285,5 +267,9 @@ fn incomplete(load: &Load) -> Refusal {
 
 /// Whether it takes the place of a filter that could not be made here.
 pub(crate) fn is_placeholder(load: &Load) -> bool {
-    load.layered().is_some_and(|filter| filter.seed() | 1 == PLACEHOLDER_SEED | 1)
+    seed(load).is_some_and(|seed| seed | 1 == PLACEHOLDER_SEED | 1)
+}
+
+fn seed(load: &Load) -> Option<u64> {
+    load.layered().map(Filter::seed)
 }

@@ -81,7 +81,7 @@ fn numbers_of_the_filter_out_of_range_are_refused() {
 fn numbers_of_a_layer_out_of_range_are_refused() {
     let filter = sample::small();
     let at = |field| FIRST + field;
-    let capacity = filter.newest().capacity();
+    let capacity = filter.newest().capacity;
     let rate = |rate| Error::Filter(FilterError::ErrorRate(rate));
     let small = |capacity| Error::Filter(FilterError::Capacity(capacity));
     let above = (1_u64 << 62) + 1;
@@ -118,7 +118,7 @@ fn an_older_layer_with_room_is_refused() {
     const LONG: usize = 44;
     let filter = sample::small_stack();
     for (index, layer) in filter.layers().enumerate().take(2) {
-        let capacity = layer.capacity();
+        let capacity = layer.capacity;
         let at = STACK + index * LONG + 28;
         check(
             &filter,

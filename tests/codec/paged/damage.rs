@@ -343,3 +343,22 @@ fn a_page_of_a_wrong_level_is_refused() {
     let outcome = load.take(end, &forged, |_| u64::MAX).map(drop);
     assert!(outcome.is_err(), "{outcome:?}");
 }
+
+/// The list of generations is read before it is compared with the rules, so its length is bounded.
+#[test]
+fn a_window_with_too_many_generations_takes_no_memory() {
+    let (_, filter) = smalls().into_iter().find(|(_, it)| it.window().is_some()).expect("a window");
+    let window = 44 + 16 * filter.window().expect("a window").generations.len();
+    let (_, header) = dump::header(&filter);
+    let head = [&3_u16.to_le_bytes()[..], &(window as u32).to_le_bytes()].concat();
+    let at = header.windows(head.len()).position(|bytes| bytes == head).expect("a record");
+    let end = at + head.len() + window;
+    for more in [16 * 64, 1 << 20] {
+        let mut forged = header.clone();
+        forged.splice(end..end, vec![0; more]);
+        forged[at + 2..at + 6].copy_from_slice(&((window + more) as u32).to_le_bytes());
+        seal(&mut forged);
+        let (outcome, most) = peak(|| Load::begin(&forged, u64::MAX));
+        assert!(outcome.is_err() && most < 4_096, "{more} bytes more: {most} bytes of memory");
+    }
+}

@@ -18,8 +18,8 @@ use redis_bloom::{
 use crate::support::{self, Reading, Strings, item, params, time};
 
 /// Bits of the counts of COUNTING.
-const COUNT: Payload = Payload::Count { bits: 4 };
-const GENERATION: Payload = Payload::Generation { bits: 3 };
+const COUNT: Payload = Payload::Count(4);
+const GENERATION: Payload = Payload::Generation(3);
 
 /// The hash of item `number`.
 fn hash(number: u64) -> Hash {
@@ -29,7 +29,9 @@ fn hash(number: u64) -> Hash {
 /// Adds an item to slots that count.
 fn raise(pages: &mut Pages, number: u64) {
     let most = pages.plan().payload.most();
-    pages.insert(hash(number), 0, |payload| (payload + 1).min(most)).expect("memory");
+    pages
+        .insert_chunk(&[hash(number)], 0, |payload| (payload + 1).min(most), |_| ())
+        .expect("memory");
 }
 
 /// Deletes an item once; returns its count before.
@@ -43,7 +45,7 @@ fn lower(pages: &mut Pages, number: u64) -> u64 {
 #[track_caller]
 fn paged(pages: &Pages) -> Paged {
     let payload = pages.plan().payload;
-    let window = matches!(payload, Payload::Generation { .. }).then(|| {
+    let window = matches!(payload, Payload::Generation(_)).then(|| {
         let Generations { newest, alive, .. } = pages.generations();
         let generation = |i| Generation { start: i as i64 * 1_250, items: 1 };
         let swept = newest + 9 - alive;
@@ -99,13 +101,13 @@ fn crowded(tag_bits: u8, payload: Payload) -> Plan {
 fn filled(plan: Plan, items: u64) -> Pages {
     let mut pages = Pages::new(plan).expect("memory");
     for number in 0..items {
-        if matches!(plan.payload, Payload::Generation { .. }) {
+        if matches!(plan.payload, Payload::Generation(_)) {
             pages.turn((number / 2_000 % 8) as u8, 5);
         }
         let now = pages.generations().newest;
-        pages.insert(hash(number), now, |_| now).expect("memory");
+        pages.insert_chunk(&[hash(number)], now, |_| now, |_| ()).expect("memory");
     }
-    if matches!(plan.payload, Payload::Count { .. }) {
+    if matches!(plan.payload, Payload::Count(_)) {
         for number in (0..items).step_by(3).chain((0..items).step_by(3)) {
             raise(&mut pages, number);
         }
@@ -196,7 +198,7 @@ fn check_sane(filter: &Paged) {
     assert_eq!(pages.slots().count() as u64, pages.slot_count());
     let newest = pages.generations().newest;
     for number in 0..600 {
-        pages.insert(hash(number), newest, |_| newest).expect("memory");
+        pages.insert_chunk(&[hash(number)], newest, |_| newest, |_| ()).expect("memory");
         assert!(pages.find(hash(number)).is_some());
     }
     for number in 0..600 {

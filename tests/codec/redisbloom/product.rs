@@ -177,9 +177,9 @@ fn debug(filter: &Filter) -> Vec<String> {
             shape.bits,
             shape.probes,
             if hash64 { 64 } else { 32 },
-            layer.capacity(),
-            layer.counted(),
-            layer.error_rate()
+            layer.capacity,
+            layer.counted,
+            layer.error_rate
         ));
     }
     lines

@@ -4,7 +4,7 @@
 
 use redis_bloom::{
     codec::valkey_bloom,
-    filter::{Error as FilterError, Family, Filter, Layer},
+    filter::{Error as FilterError, Family, Filter},
 };
 
 use super::Written;
@@ -27,7 +27,7 @@ fn info(filter: &Filter) -> Vec<String> {
     let Family::Valkey(family) = filter.family() else {
         panic!("{:?}", filter.family());
     };
-    let capacity: u64 = filter.layers().map(Layer::capacity).sum();
+    let capacity: u64 = filter.layers().map(|layer| layer.capacity).sum();
     let factor = filter.expansion().factor();
     let mut lines = vec![
         format!("Capacity: {capacity}"),

@@ -183,6 +183,17 @@ fn what_does_not_count_deletes_nothing() {
     assert!(!super::delete(&mut paged, b"item"));
     assert_eq!(paged.count(paged.hash(b"item")), 0);
     assert!(super::has(&paged, b"item"));
+    // Each item has an answer, whether the layer below the pages holds it or not.
+    let mut full = crate::support::filter(&crate::support::params(0.01, 100, 2, 7));
+    crate::support::fill(&mut full, 1, 100);
+    let mut above = full.overflow().expect("memory");
+    let items: Vec<_> = (0..200).map(|number| item(1, number)).collect();
+    let mut answers = 0;
+    above.delete_each(items.iter().map(|item| &item[..]), |some| {
+        assert_eq!(some.ones(), 0);
+        answers += some.count();
+    });
+    assert_eq!(answers, 200);
 }
 
 /// A deletion that is refused is not replicated, so it must not join pages either. Of a small

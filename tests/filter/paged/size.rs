@@ -1,8 +1,6 @@
 //! The memory and the rate that a plan shows are those of the filter.
 
-use redis_bloom::filter::{
-    Layer, Params, Rules, Span, expected_bytes, expected_rate, paged::Paged,
-};
+use redis_bloom::filter::{Params, Rules, Span, expected_bytes, expected_rate, paged::Paged};
 
 use super::{add, paged};
 use crate::support::{self, fill, filter, item, params};
@@ -17,7 +15,7 @@ fn check(mut made: Paged, params: &Params, rules: Option<Rules>, most: u64) {
             next += 1;
         }
         let planned = expected_bytes(params, rules, size).expect("a sound filter") as f64;
-        let slots = size - made.base().map_or(0, Layer::capacity);
+        let slots = size - made.base().map_or(0, |layer| layer.capacity);
         // A page takes one of two classes, which differ by at most a quarter, so its standard
         // deviation is at most an eighth of its bytes.
         let pages = (slots as f64 / 2_000.0).max(1.0);

@@ -88,17 +88,14 @@ fn parts_that_do_not_fit_are_refused() {
         refuse(
             |plan| {
                 of(plan).pages.payload = match of(plan).pages.payload {
-                    Payload::Generation { .. } => Payload::Count { bits: 4 },
-                    _ => Payload::Generation { bits: 4 },
+                    Payload::Generation(_) => Payload::Count(4),
+                    _ => Payload::Generation(4),
                 }
             },
             "another payload",
         );
         if !sound.layers.is_empty() {
-            refuse(
-                |plan| of(plan).pages.payload = Payload::Count { bits: 4 },
-                "counts above a layer",
-            );
+            refuse(|plan| of(plan).pages.payload = Payload::Count(4), "counts above a layer");
             refuse(|plan| plan.expansion = expansion(0), "a layer that cannot overflow");
             refuse(|plan| of(plan).capacity += 1, "a layer of another capacity");
             refuse(

@@ -272,11 +272,11 @@ fn shifts_that_no_copy_made_change_nothing() {
     add(&mut window, 1, 1, 10 * SLOT).expect("room");
     let before = window.duplicate().expect("memory");
     for start in [-1, 10 * SLOT + 1, 11 * SLOT - 1, i64::MAX] {
-        assert_eq!(window.obey(Shift::Open { start }), Err(Error::Window), "{start}");
+        assert_eq!(window.obey(Shift::Open(start)), Err(Error::Window), "{start}");
     }
-    assert_eq!(window.obey(Shift::Forget { start: -1 }), Err(Error::Window));
+    assert_eq!(window.obey(Shift::Forget(-1)), Err(Error::Window));
     super::check_equal(&window, &before, "refused");
     let mut plain = super::growing(0.01);
-    assert_eq!(plain.obey(Shift::Sweep { pages: 1 }), Err(Error::Window));
+    assert_eq!(plain.obey(Shift::Sweep(1)), Err(Error::Window));
     assert_eq!((plain.turn(0), plain.forget(0), plain.sweep(9)), (None, None, None));
 }

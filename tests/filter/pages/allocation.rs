@@ -218,7 +218,7 @@ fn copy(pages: &Pages, pieces: &mut Pieces, end: u64) {
         let Some((reach, page)) = pages.page_at(pieces.end()) else {
             panic!("no page");
         };
-        assert_eq!(reach.start(), pieces.end());
-        pieces.push(reach.level(), page.words()).expect("sound words");
+        assert_eq!(reach.start, pieces.end());
+        pieces.push(reach.level, page.words()).expect("sound words");
     }
 }

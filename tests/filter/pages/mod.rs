@@ -18,10 +18,19 @@ use redis_bloom::filter::{
 use crate::support::item;
 
 /// Bits of the counts of COUNTING.
-pub(crate) const COUNT: Payload = Payload::Count { bits: 4 };
+pub(crate) const COUNT: Payload = Payload::Count(4);
 
-/// Slots that count, one item at a time.
+/// One item at a time.
 pub(crate) trait Counts {
+    /// Adds an item; returns its payload before.
+    fn insert(
+        &mut self,
+        hash: Hash,
+        fresh: u64,
+        change: impl Fn(u64) -> u64,
+    ) -> Result<Option<u64>, Error>;
+    /// The count of an item.
+    fn count(&self, hash: Hash) -> u64;
     /// Adds an item once more; returns its count before.
     fn raise(&mut self, hash: Hash) -> Result<u64, Error>;
     /// Deletes an item once; returns its count before.
@@ -29,6 +38,21 @@ pub(crate) trait Counts {
 }
 
 impl Counts for Pages {
+    fn insert(
+        &mut self,
+        hash: Hash,
+        fresh: u64,
+        change: impl Fn(u64) -> u64,
+    ) -> Result<Option<u64>, Error> {
+        let mut before = None;
+        self.insert_chunk(&[hash], fresh, change, |payload| before = payload)?;
+        Ok(before)
+    }
+
+    fn count(&self, hash: Hash) -> u64 {
+        self.find(hash).map_or(0, |payload| payload + 1)
+    }
+
     fn raise(&mut self, hash: Hash) -> Result<u64, Error> {
         let most = self.plan().payload.most();
         let before = self.insert(hash, 0, |payload| (payload + 1).min(most))?;
@@ -69,7 +93,7 @@ pub(crate) fn add(pages: &mut Pages, number: u64) -> bool {
 pub(crate) fn copy(pages: &Pages) -> Pages {
     let mut pieces = Pieces::new(pages.plan(), 0);
     while let Some((reach, page)) = pages.page_at(pieces.end()) {
-        pieces.push(reach.level(), page.words()).expect("sound words");
+        pieces.push(reach.level, page.words()).expect("sound words");
     }
     pieces.finish(pages.copies()).expect("a sound table")
 }

@@ -41,7 +41,7 @@ fn a_page_is_short_until_it_has_as_many_words_as_a_long_one() {
         (11, Payload::Nothing),
         (11, COUNT),
         (27, COUNT),
-        (45, Payload::Count { bits: 8 }),
+        (45, Payload::Count(8)),
     ] {
         let plan =
             Plan { tag_bits: bits, payload, doublings: 19, page_slots: u16::MAX, first_pages: 1 };
@@ -156,7 +156,7 @@ fn two_short_pages_are_joined() {
 /// Slots of 62 bits, in a page of a level whose tags have all the bits that they may have.
 #[test]
 fn the_widest_slots_are_short() {
-    let payload = Payload::Count { bits: 8 };
+    let payload = Payload::Count(8);
     let plan = Plan { tag_bits: 45, payload, doublings: 0, page_slots: 256, first_pages: 1 };
     let mut pages = Pages::new(plan).expect("memory");
     let crowd = |number: u64| Hash { block: number << 3, ..hash(number) };
@@ -183,7 +183,7 @@ fn pages_without_slots_are_not_free() {
     assert_eq!(pieces.bytes(), 0);
     let pages = Pages::new(plan).expect("memory");
     while let Some((reach, page)) = pages.page_at(pieces.end()) {
-        pieces.push(reach.level(), page.words()).expect("sound words");
+        pieces.push(reach.level, page.words()).expect("sound words");
     }
     assert!(pieces.bytes() >= 1_000 * 40, "{}", pieces.bytes());
     assert_eq!(pieces.finish(0), Ok(pages));

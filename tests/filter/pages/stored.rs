@@ -60,8 +60,8 @@ fn the_slots_are_all_that_was_added() {
 fn read(pages: &Pages, first: &[u64]) -> Result<Pages, Error> {
     let mut pieces = Pieces::new(pages.plan(), 0);
     while let Some((reach, page)) = pages.page_at(pieces.end()) {
-        let words = if reach.start() == 0 { first } else { page.words() };
-        pieces.push(reach.level(), words)?;
+        let words = if reach.start == 0 { first } else { page.words() };
+        pieces.push(reach.level, words)?;
     }
     pieces.finish(pages.copies())
 }
@@ -80,7 +80,7 @@ fn a_page_with_a_flipped_bit_is_refused_or_sound() {
             let mut words = words.to_vec();
             words[bit / 64] ^= 1 << (bit % 64);
             let (reach, _) = pages.page_at(0).expect("a page");
-            let Ok(page) = Page::from_words(&words, pages.plan().format(reach.level())) else {
+            let Ok(page) = Page::from_words(&words, pages.plan().format(reach.level)) else {
                 refused += 1;
                 continue;
             };
@@ -111,7 +111,7 @@ fn words_without_sense_are_refused() {
         pages
     };
     let (reach, page) = pages.page_at(0).expect("a page");
-    let (format, sound) = (pages.plan().format(reach.level()), page.words());
+    let (format, sound) = (pages.plan().format(reach.level), page.words());
     let read = |words: &[u64]| Page::from_words(words, format).map(drop);
     assert_eq!(read(sound), Ok(()));
     assert_eq!(read(&[]), NO_PAGE);
@@ -191,7 +191,7 @@ fn a_bucket_holds_no_more_than_is_fast() {
         let mut position = 0;
         while let Some((reach, page)) = pages.page_at(position) {
             position = reach.end();
-            let format = plan.format(reach.level());
+            let format = plan.format(reach.level);
             let mut words = page.words().to_vec();
             assert!(Page::from_words(&words, format).is_ok());
             if words.len() < 39 {

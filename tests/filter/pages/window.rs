@@ -5,11 +5,11 @@ use std::collections::HashMap;
 
 use redis_bloom::filter::pages::{Growth, Pages, Payload, Plan};
 
-use super::{crowded, exact_rate, hash, pages};
+use super::{Counts, crowded, exact_rate, hash, pages};
 
 /// G + 1 generations alive of 2^c.
 const ALIVE: u8 = 5;
-const PAYLOAD: Payload = Payload::Generation { bits: 3 };
+const PAYLOAD: Payload = Payload::Generation(3);
 
 /// A window, and when each item came last.
 struct Model {
@@ -111,7 +111,7 @@ fn a_window_remembers_what_came_in_it_and_no_more() {
 fn a_sweep_leaves_the_words_of_what_is_alive() {
     let widths = [1, 9, 11, 12, 13, 16, 17, 18, 27, 28, 29, 45];
     for (tag_bits, bits) in widths.into_iter().flat_map(|tag| [1, 3, 8].map(|bits| (tag, bits))) {
-        let payload = Payload::Generation { bits };
+        let payload = Payload::Generation(bits);
         let plan = Plan { tag_bits, payload, doublings: 0, page_slots: u16::MAX, first_pages: 1 };
         let [mut swept, mut alone] = [(); 2].map(|()| Pages::new(plan).expect("memory"));
         let half = 1 << (bits - 1);

@@ -5,52 +5,76 @@
 //!   ┌──────────┬──────────┬──────────┬ ─ ─ ─ ┬──────────┐
 //!   │ block 0  │ block 1  │    b     │       │          │     each block_words * 64 bits
 //!   └──────────┴──────────┴──┬───┬───┴ ─ ─ ─ ┴──────────┘
-//!                            └───┴── k bits in it, in groups of four per line (hash/probe.rs)
+//!                            └───┴── k bits in it, in groups of four per line (hash.rs)
 //! ```
 //!
-//! Putze, Sanders and Singler (2007). An item touches one block; in a classic filter it touches k
-//! lines and k memory pages. So an insert while the server has forked for a snapshot copies one
-//! page, and not k. `probing.rs` tests and sets the bits inside a block.
+//! Putze, Sanders and Singler (2007). An insert while the server has forked for a snapshot copies
+//! one memory page, where a classic filter copies k.
 //!
-//! Low rates have long blocks. A chunk of lookups reads them in two stages: the line of the first
-//! four probes of each item, and the remaining lines of the items that passed. A full layer below
-//! pages always uses the stages: most lookups in it miss. See docs/internals/design.md.
+//! Low rates have long blocks. A chunk of lookups may read them in two stages: the line of the
+//! first four probes of each item, and the remaining lines of the items that passed.
 
-mod line;
-mod prefetch;
 mod probing;
+#[cfg(target_arch = "x86_64")]
 mod simd;
 
-pub(in crate::filter) use prefetch::BlockAddress;
+/// Other processors never have the instructions.
+#[cfg(not(target_arch = "x86_64"))]
+mod simd {
+    pub(super) use super::probing::Scalar as Avx512;
 
-/// Whether batches are tested by AVX-512 instructions here, not by portable code.
-pub fn uses_avx512() -> bool {
-    simd::detected().is_some()
+    pub(super) fn detected() -> Option<Avx512> {
+        None
+    }
 }
 
-use line::{LineProbe, Scalar};
-use prefetch::{WHOLE_BLOCK, block_start, prefetch_line, prefetch_sequence};
-use probing::Probing;
+use probing::{LineProbe, Scalar};
+use simd::{Avx512, detected};
 
 use super::{
-    bits::Bits,
+    Geometry,
+    bits::{Bits, prefetch},
     item_set::{CHUNK, ItemSet},
 };
-use crate::filter::{
-    geometry::{Geometry, LINE_WORDS, PROBE_GROUP},
-    hash::{
-        Hash,
-        probe::{ProbeGroup, ProbeSequence},
-    },
-};
+use crate::filter::hash::{Hash, LINE_WORDS, PROBE_GROUP, ProbeGroup, ProbeSequence, scale};
+
+/// Blocks up to this many words (two cache lines) are prefetched whole.
+const WHOLE_BLOCK: usize = 16;
 
 /// Above this many words (4 MiB) lookups wait for memory.
 const MEMORY_BOUND_WORDS: usize = 1 << 19;
+
+/// Whether batches are tested by AVX-512 instructions here, not by portable code.
+pub fn uses_avx512() -> bool {
+    detected().is_some()
+}
+
+/// How the blocks of a layer are probed.
+#[derive(Clone, Copy, Debug)]
+enum Probing {
+    /// Each probe lies anywhere in its block.
+    Anywhere,
+    /// Four probes share a line; a block has a whole number of lines.
+    Lines(Scalar),
+    /// Four probes share a line, and the processor tests them at once.
+    Avx512(Avx512),
+}
+
+impl Probing {
+    fn of(geometry: Geometry) -> Self {
+        match (geometry.lines(), detected()) {
+            (None, _) => Self::Anywhere,
+            (Some(_), None) => Self::Lines(Scalar),
+            (Some(_), Some(avx512)) => Self::Avx512(avx512),
+        }
+    }
+}
 
 /// A bit array cut into equal blocks.
 #[derive(Debug)]
 pub(in crate::filter) struct Blocked {
     pub(super) bits: Bits,
+    // The fields of a `Geometry`: as one, it would take a word more with `probing`.
     blocks: u32,
     block_words: u16,
     probes: u8,
@@ -58,7 +82,7 @@ pub(in crate::filter) struct Blocked {
 }
 
 impl Blocked {
-    /// Makes a layer over these bits, which may be too few until the first query.
+    /// Makes a layer over bits, which may be too few until the first query.
     pub(super) fn new(geometry: Geometry, bits: Bits) -> Self {
         let Geometry { blocks, block_words, probes } = geometry;
         Self { bits, blocks, block_words, probes, probing: Probing::of(geometry) }
@@ -69,11 +93,6 @@ impl Blocked {
         Geometry { blocks: self.blocks, block_words: self.block_words, probes: self.probes }
     }
 
-    /// The first word of the item's block.
-    fn block_start(&self, hash: Hash) -> usize {
-        block_start(hash, self.geometry())
-    }
-
     fn block_words(&self) -> usize {
         usize::from(self.block_words)
     }
@@ -82,43 +101,28 @@ impl Blocked {
         self.block_words() > WHOLE_BLOCK
     }
 
-    /// Prefetches the cache lines that a lookup of the item reads first.
-    #[inline]
-    pub(super) fn prefetch(&self, hash: Hash) {
-        if let Some(block_address) = self.block_address() {
-            block_address.prefetch(hash);
-        }
-    }
-
     /// Address and shape of the blocks; `None` for an array small enough to stay cached.
     #[inline]
     pub(in crate::filter) fn block_address(&self) -> Option<BlockAddress> {
-        self.bits
-            .is_uncached()
-            .then(|| BlockAddress { words: self.address(0), geometry: self.geometry() })
+        let words = self.bits.words().as_ptr();
+        self.bits.is_uncached().then(|| BlockAddress { words, geometry: self.geometry() })
     }
 
-    /// Whether the blocks begin at this address. The shape is not compared: with another shape,
-    /// prefetches are useless, but harmless.
-    pub(in crate::filter) fn is_at(&self, block_address: BlockAddress) -> bool {
-        block_address.words == self.address(0)
-    }
-
-    /// The address of a word, for a prefetch.
+    /// Whether the array is so large that out-of-order execution does not hide its waits.
     #[inline]
-    fn address(&self, word: usize) -> *const u64 {
-        self.bits.words().as_ptr().wrapping_add(word)
+    pub(in crate::filter) fn is_memory_bound(&self) -> bool {
+        self.is_long() && self.bits.words().len() > MEMORY_BOUND_WORDS
     }
 
     #[inline(always)]
     fn block(&self, hash: Hash) -> &[u64] {
-        let start = self.block_start(hash);
+        let start = block_start(hash, self.geometry());
         &self.bits.words()[start..start + self.block_words()]
     }
 
     #[inline(always)]
     fn block_mut(&mut self, hash: Hash) -> &mut [u64] {
-        let (start, words) = (self.block_start(hash), self.block_words());
+        let (start, words) = (block_start(hash, self.geometry()), self.block_words());
         &mut self.bits.words_mut()[start..start + words]
     }
 
@@ -134,8 +138,8 @@ impl Blocked {
         }
     }
 
-    /// Which items of a chunk have every bit set. Not inlined: beside the loop that hashes, too few
-    /// registers are left for this one.
+    /// Which items of a chunk have every bit set. Not inlined: the loop that hashes leaves too few
+    /// registers.
     #[inline(never)]
     pub(super) fn filter_present(&self, hashes: &[Hash]) -> ItemSet {
         match self.probing {
@@ -160,7 +164,9 @@ impl Blocked {
     pub(in crate::filter) fn present(&self, hashes: &[Hash]) -> ItemSet {
         match self.probing {
             Probing::Anywhere => {
-                hashes.iter().for_each(|&hash| self.prefetch(hash));
+                if let Some(blocks) = self.block_address() {
+                    hashes.iter().for_each(|&hash| blocks.prefetch(hash));
+                }
                 self.filter_present(hashes)
             }
             Probing::Lines(line_probe) => self.present_with(line_probe, hashes),
@@ -171,37 +177,25 @@ impl Blocked {
     #[inline]
     fn present_with(&self, line_probe: impl LineProbe, hashes: &[Hash]) -> ItemSet {
         let lines = (self.block_words() / LINE_WORDS) as u64;
-        let mut groups = [(0, 0); CHUNK];
-        for (group, &hash) in groups.iter_mut().zip(hashes) {
-            *group = self.prefetch_first_line(lines, hash);
+        // The first word of each item's first line, and the places of its bits there.
+        let mut firsts = [(0, 0); CHUNK];
+        for (first, &hash) in firsts.iter_mut().zip(hashes) {
+            let group = ProbeSequence::new(hash).group(lines);
+            let start = block_start(hash, self.geometry()) + group.line * LINE_WORDS;
+            // Small arrays too: to skip them costs a test per item, which large arrays would pay.
+            prefetch_line(self.bits.words().as_ptr().wrapping_add(start));
+            *first = (start, group.places);
         }
-        let items = ItemSet::first(hashes.len());
         let count = self.probes.min(PROBE_GROUP);
-        let passed =
-            line_probe.run(|| items.keep(|i| self.test_first_group(line_probe, groups[i], count)));
+        let passed = line_probe.run(|| {
+            ItemSet::first(hashes.len()).keep(|i| {
+                let (start, places) = firsts[i];
+                let group = ProbeGroup { line: 0, places };
+                let line = self.bits.words()[start..].first_chunk();
+                line.map_or(0, |line| line_probe.test_group(line, group, count))
+            })
+        });
         self.filter_present_remaining(line_probe, hashes, passed)
-    }
-
-    /// Prefetches the first line of an item; returns its first word, and the places of the four
-    /// bits. Small arrays too: to skip them costs a test per item, which large arrays would pay.
-    #[inline(always)]
-    fn prefetch_first_line(&self, lines: u64, hash: Hash) -> (usize, u64) {
-        let group = ProbeSequence::new(hash).group(lines);
-        let start = self.block_start(hash) + group.line * LINE_WORDS;
-        prefetch_line(self.address(start));
-        (start, group.places)
-    }
-
-    /// Tests the first `count` bits of an item, at most four: 1 if all are set, else 0.
-    #[inline(always)]
-    fn test_first_group(
-        &self,
-        line_probe: impl LineProbe,
-        (start, places): (usize, u64),
-        count: u8,
-    ) -> u64 {
-        let line = self.bits.words()[start..].first_chunk();
-        line.map_or(0, |line| line_probe.test_group(line, ProbeGroup { line: 0, places }, count))
     }
 
     /// Stage 2: returns which of these items have all bits after the first four set.
@@ -228,14 +222,8 @@ impl Blocked {
         })
     }
 
-    /// Whether the array is so large that out-of-order execution does not hide its waits.
-    #[inline]
-    pub(in crate::filter) fn is_memory_bound(&self) -> bool {
-        self.is_long() && self.bits.words().len() > MEMORY_BOUND_WORDS
-    }
-
-    /// Prefetches the cache lines of these items that [`Self::prefetch`] left out: an addition
-    /// needs all lines of an item together.
+    /// Prefetches what [`BlockAddress::prefetch`] left out of these items: an addition needs all
+    /// lines of an item together.
     #[inline]
     pub(in crate::filter) fn prefetch_remaining(&self, hashes: &[Hash], items: ItemSet) {
         if self.is_long() && self.bits.is_uncached() {
@@ -243,18 +231,14 @@ impl Blocked {
         }
     }
 
-    /// Prefetches the cache lines of these items after the first probe group.
     #[inline]
     fn prefetch_after_first_group(&self, hashes: &[Hash], items: ItemSet) {
         let left = self.probes.saturating_sub(PROBE_GROUP);
         for i in items.members() {
-            let start = self.address(self.block_start(hashes[i]));
-            prefetch_sequence(
-                start,
-                self.geometry(),
-                self.sequence_after_first_group(hashes[i]),
-                left,
-            );
+            let start = block_start(hashes[i], self.geometry());
+            let start = self.bits.words().as_ptr().wrapping_add(start);
+            let sequence = self.sequence_after_first_group(hashes[i]);
+            prefetch_sequence(start, self.geometry(), sequence, left);
         }
     }
 
@@ -299,5 +283,64 @@ impl Blocked {
                 u64::from(probing::add(line_probe, self.block_mut(hash), sequence, probes))
             })
         })
+    }
+}
+
+/// The first word of an item's block.
+#[inline]
+fn block_start(hash: Hash, geometry: Geometry) -> usize {
+    scale(hash.block, u64::from(geometry.blocks)) as usize * usize::from(geometry.block_words)
+}
+
+/// Address and shape of a layer's blocks, for prefetches. It may outlive the layer: nothing is read
+/// at the address.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(in crate::filter) struct BlockAddress {
+    pub(in crate::filter) words: *const u64,
+    geometry: Geometry,
+}
+
+impl BlockAddress {
+    /// Prefetches the lines that a lookup reads first: the block, or four probes in a long block.
+    #[inline]
+    pub(in crate::filter) fn prefetch(self, hash: Hash) {
+        let geometry = self.geometry;
+        let start = self.words.wrapping_add(block_start(hash, geometry));
+        let len = usize::from(geometry.block_words);
+        if len > WHOLE_BLOCK {
+            let probes = geometry.probes.min(PROBE_GROUP);
+            prefetch_sequence(start, geometry, ProbeSequence::new(hash), probes);
+        } else {
+            // The last word too: a block need not start on a cache line.
+            prefetch(start);
+            prefetch(start.wrapping_add(len / 2));
+            prefetch(start.wrapping_add(len - 1));
+        }
+    }
+}
+
+/// Prefetches a line of a block, which spans two cache lines if the array is not aligned.
+#[inline]
+fn prefetch_line(start: *const u64) {
+    prefetch(start);
+    prefetch(start.wrapping_add(LINE_WORDS - 1));
+}
+
+/// Prefetches the lines of the next `probes` probes of a sequence in the block at `start`.
+#[inline]
+fn prefetch_sequence(
+    start: *const u64,
+    geometry: Geometry,
+    mut sequence: ProbeSequence,
+    probes: u8,
+) {
+    match geometry.lines() {
+        Some(lines) => (0..probes.div_ceil(PROBE_GROUP)).for_each(|_| {
+            prefetch_line(start.wrapping_add(sequence.group(lines).line * LINE_WORDS));
+        }),
+        None => (0..probes).for_each(|_| {
+            let at = sequence.one(u64::from(geometry.block_words) * 64);
+            prefetch(start.wrapping_add((at / 64) as usize));
+        }),
     }
 }

@@ -1,40 +1,53 @@
 //! Inside one block: tests and sets the bits of a probe sequence.
 //!
-//! - **Four probes are tested together, without a branch between them.** After one probe the branch
-//!   is a coin toss. After four it is predictable: 15 of 16 absent items stop there.
+//! - **Four probes are tested together, without a branch between them.** After four the branch is
+//!   predictable: 15 of 16 absent items stop there. In batches `simd.rs` may test them.
 //! - **Blocks of one cache line have their own copy of the code**, which selects no line.
 //! - **An addition tests and sets in one pass.** It skips groups that are set. The first group with
 //!   a clear bit shows that the item is new, so everything from there on is set without a test.
 
-use super::{
-    line::{Line, LineProbe, Scalar},
-    simd::{Avx512, detected},
-};
-use crate::filter::{
-    geometry::{Geometry, PROBE_GROUP},
-    hash::probe::{ProbeGroup, ProbeSequence},
-};
+use crate::filter::hash::{LINE_WORDS, PROBE_GROUP, ProbeGroup, ProbeSequence};
 
-/// How the blocks of a layer are probed.
-#[derive(Clone, Copy, Debug)]
-pub(super) enum Probing {
-    /// Each probe lies anywhere in its block.
-    Anywhere,
-    /// Four probes share a line; a block has a whole number of lines.
-    Lines(Scalar),
-    /// Four probes share a line, and the processor tests them at once.
-    Avx512(Avx512),
+pub(super) type Line = [u64; LINE_WORDS];
+
+/// Tests a cache line for the bits of a probe group.
+pub(super) trait LineProbe: Copy {
+    /// Calls `work`. Code inlined into `work` is compiled for this implementation's processor.
+    fn run<R>(self, work: impl FnOnce() -> R) -> R;
+
+    /// 1 if the first `count` bits of the group, at most 4, are set in the line, else 0.
+    fn test_group(self, line: &Line, group: ProbeGroup, count: u8) -> u64;
 }
 
-impl Probing {
-    /// Selects the probing of blocks of this shape on this processor.
-    pub(super) fn of(geometry: Geometry) -> Self {
-        match (geometry.lines(), detected()) {
-            (None, _) => Self::Anywhere,
-            (Some(_), None) => Self::Lines(Scalar),
-            (Some(_), Some(avx512)) => Self::Avx512(avx512),
+/// Portable code.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Scalar;
+
+impl LineProbe for Scalar {
+    #[inline(always)]
+    fn run<R>(self, work: impl FnOnce() -> R) -> R {
+        work()
+    }
+
+    #[inline(always)]
+    fn test_group(self, line: &Line, group: ProbeGroup, count: u8) -> u64 {
+        match count {
+            0 => 1,
+            1 => first_are_set::<1>(line, group),
+            2 => first_are_set::<2>(line, group),
+            3 => first_are_set::<3>(line, group),
+            _ => first_are_set::<4>(line, group),
         }
     }
+}
+
+/// Returns 1 if the first `N` bits of the group are set in the line, else 0.
+#[inline(always)]
+fn first_are_set<const N: u8>(line: &Line, group: ProbeGroup) -> u64 {
+    (0..N).fold(1, |all, i| {
+        let (word, bit) = group.at(i);
+        all & line[word] >> bit
+    })
 }
 
 /// Returns whether the next `left` bits of a sequence are set in a block of lines.
@@ -65,7 +78,6 @@ pub(super) fn add(
     }
 }
 
-/// Sets the first `count` bits of a group in a line.
 #[inline(always)]
 fn set(line: &mut Line, group: ProbeGroup, count: u8) {
     for i in 0..PROBE_GROUP {

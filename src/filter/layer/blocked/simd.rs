@@ -11,96 +11,80 @@
 //!   missing  lanes in which word & bit = 0
 //! ```
 //!
-//! Registers have 256 bits: processors lower their clock for registers of 512 bits. `make
-//! check-registers` verifies that no such register is used.
+//! Processors lower their clock for registers of 512 bits. `make check-registers` verifies that
+//! none is used.
 //!
 //! A function compiled for these instructions cannot be inlined into one that is not, so the code
 //! is selected once per chunk of items. Single items use portable code.
 
-pub(super) use code::{Avx512, detected};
+use std::arch::x86_64::{
+    __m256i, _mm256_mask_permutexvar_epi64, _mm256_permutexvar_epi64, _mm256_rolv_epi64,
+    _mm256_set1_epi64x, _mm256_setr_epi64x, _mm256_srlv_epi64, _mm256_test_epi64_mask,
+    _mm256_testn_epi64_mask,
+};
 
-#[cfg(target_arch = "x86_64")]
-mod code {
-    use std::arch::x86_64::{
-        __m256i, _mm256_mask_permutexvar_epi64, _mm256_permutexvar_epi64, _mm256_rolv_epi64,
-        _mm256_set1_epi64x, _mm256_setr_epi64x, _mm256_srlv_epi64, _mm256_test_epi64_mask,
-        _mm256_testn_epi64_mask,
-    };
+use super::probing::{Line, LineProbe};
+use crate::filter::{
+    allows_extensions,
+    hash::{PROBE_GROUP, ProbeGroup},
+};
 
-    use crate::filter::{
-        geometry::PROBE_GROUP,
-        hash::probe::ProbeGroup,
-        layer::blocked::line::{Line, LineProbe},
-        processor::allows_extensions,
-    };
+/// Proof that the processor has the instructions: no value exists where it has not.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Avx512(());
 
-    /// Proof that the processor has the instructions: no value exists where it has not.
-    #[derive(Clone, Copy, Debug)]
-    pub(in crate::filter::layer::blocked) struct Avx512(());
+/// Returns `None` if the processor does not have the instructions.
+pub(super) fn detected() -> Option<Avx512> {
+    let has = allows_extensions()
+        && is_x86_feature_detected!("avx2")
+        && is_x86_feature_detected!("avx512f")
+        && is_x86_feature_detected!("avx512vl")
+        && is_x86_feature_detected!("bmi1")
+        && is_x86_feature_detected!("bmi2");
+    has.then_some(Avx512(()))
+}
 
-    /// Returns `None` if the processor does not have the instructions.
-    pub(in crate::filter::layer::blocked) fn detected() -> Option<Avx512> {
-        let has = allows_extensions()
-            && is_x86_feature_detected!("avx2")
-            && is_x86_feature_detected!("avx512f")
-            && is_x86_feature_detected!("avx512vl")
-            && is_x86_feature_detected!("bmi1")
-            && is_x86_feature_detected!("bmi2");
-        has.then_some(Avx512(()))
+impl LineProbe for Avx512 {
+    #[inline(always)]
+    fn run<R>(self, work: impl FnOnce() -> R) -> R {
+        // SAFETY: `self` exists only if the processor has the instructions.
+        unsafe { run(work) }
     }
 
-    impl LineProbe for Avx512 {
-        #[inline(always)]
-        fn run<R>(self, work: impl FnOnce() -> R) -> R {
-            // SAFETY: `self` exists only if the processor has the instructions.
-            unsafe { run(work) }
-        }
-
-        #[inline(always)]
-        fn test_group(self, line: &Line, group: ProbeGroup, count: u8) -> u64 {
-            debug_assert!(count <= PROBE_GROUP);
-            // SAFETY: `self` exists only if the processor has the instructions.
-            let missing = unsafe { missing(line, group) };
-            u64::from(missing & ((1 << count) - 1) == 0)
-        }
-    }
-
-    /// Everything inlined into `work` is compiled for the instructions.
-    #[inline]
-    #[target_feature(enable = "avx512f,avx512vl,bmi1,bmi2")]
-    fn run<R>(work: impl FnOnce() -> R) -> R {
-        work()
-    }
-
-    #[inline]
-    #[target_feature(enable = "avx512f,avx512vl")]
-    fn missing(&[a, b, c, d, e, f, g, h]: &Line, group: ProbeGroup) -> u8 {
-        let places = _mm256_set1_epi64x(group.places.cast_signed());
-        let at = _mm256_srlv_epi64(places, _mm256_setr_epi64x(61, 52, 43, 34));
-        // The two low bits of `at` select a word in each half, the third bit selects the half. With
-        // a single selection from both halves the compiler uses a register of 512 bits.
-        let first = _mm256_permutexvar_epi64(at, half([a, b, c, d]));
-        let second = _mm256_test_epi64_mask(at, _mm256_set1_epi64x(4));
-        let word = _mm256_mask_permutexvar_epi64(first, second, at, half([e, f, g, h]));
-        let bit = _mm256_srlv_epi64(places, _mm256_setr_epi64x(55, 46, 37, 28));
-        let bit = _mm256_rolv_epi64(_mm256_set1_epi64x(1), bit);
-        _mm256_testn_epi64_mask(word, bit)
-    }
-
-    #[inline]
-    #[target_feature(enable = "avx512f,avx512vl")]
-    fn half(words: [u64; 4]) -> __m256i {
-        let [a, b, c, d] = words.map(u64::cast_signed);
-        _mm256_setr_epi64x(a, b, c, d)
+    #[inline(always)]
+    fn test_group(self, line: &Line, group: ProbeGroup, count: u8) -> u64 {
+        debug_assert!(count <= PROBE_GROUP);
+        // SAFETY: `self` exists only if the processor has the instructions.
+        let missing = unsafe { missing(line, group) };
+        u64::from(missing & ((1 << count) - 1) == 0)
     }
 }
 
-/// Other processors never have the instructions.
-#[cfg(not(target_arch = "x86_64"))]
-mod code {
-    pub(in crate::filter::layer::blocked) use crate::filter::layer::blocked::line::Scalar as Avx512;
+/// Everything inlined into `work` is compiled for the instructions.
+#[inline]
+#[target_feature(enable = "avx512f,avx512vl,bmi1,bmi2")]
+fn run<R>(work: impl FnOnce() -> R) -> R {
+    work()
+}
 
-    pub(in crate::filter::layer::blocked) fn detected() -> Option<Avx512> {
-        None
-    }
+#[inline]
+#[target_feature(enable = "avx512f,avx512vl")]
+fn missing(&[a, b, c, d, e, f, g, h]: &Line, group: ProbeGroup) -> u8 {
+    let places = _mm256_set1_epi64x(group.places.cast_signed());
+    let at = _mm256_srlv_epi64(places, _mm256_setr_epi64x(61, 52, 43, 34));
+    // The two low bits of `at` select a word in each half, the third bit selects the half. With
+    // a single selection from both halves the compiler uses a register of 512 bits.
+    let first = _mm256_permutexvar_epi64(at, half([a, b, c, d]));
+    let second = _mm256_test_epi64_mask(at, _mm256_set1_epi64x(4));
+    let word = _mm256_mask_permutexvar_epi64(first, second, at, half([e, f, g, h]));
+    let bit = _mm256_srlv_epi64(places, _mm256_setr_epi64x(55, 46, 37, 28));
+    let bit = _mm256_rolv_epi64(_mm256_set1_epi64x(1), bit);
+    _mm256_testn_epi64_mask(word, bit)
+}
+
+#[inline]
+#[target_feature(enable = "avx512f,avx512vl")]
+fn half(words: [u64; 4]) -> __m256i {
+    let [a, b, c, d] = words.map(u64::cast_signed);
+    _mm256_setr_epi64x(a, b, c, d)
 }

@@ -1,21 +1,24 @@
-//! The memory that pages will take with a given number of items.
+//! The memory and the rate of pages: on average for a number of items, and the rate from the slots.
 //!
-//! Hashes choose blocks at random, so the number of items in a block has a Poisson distribution. It
-//! gives the mean and the variance of the words of a block, and then of a page. The words of a page
-//! are nearly normally distributed. A page takes a size class of the allocator (`memory.rs`). So
-//! its expected size is a sum over the few classes that pages of a level may have. The size of a
-//! short page follows from its items alone.
+//! The items of a block have a Poisson distribution. It gives the mean and the variance of the
+//! words of a block, and then of a page. The words of a page are nearly normally distributed. So
+//! its expected size is a sum over the few size classes (`memory.rs`) that pages of a level have.
+//! The size of a short page follows from its items alone.
+//!
+//! A slot with t bits of tag left matches a query of its page with probability 2^-t / 1984, and no
+//! query matches two slots of a bucket. So the rate is the mean, over all addresses, of the sum
+//! over the slots of the page. At most `MOST` addresses are read: half a millisecond. They follow
+//! no pattern, because pages whose numbers have equal low bits were split at about the same time.
 
 use super::{
-    block, memory,
+    Pages, Slot, block, memory,
     page::{BLOCKS, HEADER, LEAST_WORDS, PAGE_BUCKETS, REST_BITS},
     plan::{MAX_PAGES, Plan},
     slot::Format,
 };
-use crate::filter::error::Error;
+use crate::filter::{error::Error, hash::scale};
 
-/// Has the size of a `Page` on a server with 64-bit words: in browsers, which compute plans, too, a
-/// `Page` is smaller.
+/// Has the size of a `Page` on a server. In browsers, which compute plans, too, that is smaller.
 type Entry = [u64; 3];
 #[cfg(target_pointer_width = "64")]
 const _: () = assert!(size_of::<Entry>() == size_of::<super::Page>());
@@ -23,10 +26,56 @@ const _: () = assert!(size_of::<Entry>() == size_of::<super::Page>());
 /// Standard deviations that no page exceeds.
 const FAR: f64 = 8.0;
 
+/// The most addresses whose pages are read.
+const MOST: u64 = 128;
+
+/// 2^64 divided by the golden ratio: its multiples are spread evenly.
+const GOLDEN: u64 = 0x9E37_79B9_7F4A_7C15;
+
+/// What slots show.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Sample {
+    /// Probability that an item which was never added matches a slot of a generation that is alive.
+    pub error_rate: f64,
+    /// Slots with the highest payload.
+    pub saturated: u64,
+}
+
+impl Pages {
+    /// Reads the slots of some pages: the same ones, and the same numbers, on every machine.
+    pub fn sample(&self) -> Sample {
+        let generations = self.generations();
+        // The sum of 2^-t in units of 2^-64, and the saturated slots, each divided by the number of
+        // addresses of its page.
+        let (mut matching, mut saturated) = (0_u128, 0.0);
+        let mut note = |Slot { known, payload, .. }, level: u32, addresses: f64| {
+            matching +=
+                u128::from(generations.is_alive(payload)) << (u64::BITS + level - u32::from(known));
+            saturated += f64::from(u8::from(payload == generations.most)) / addresses;
+        };
+        // The levels of a table are this one and the next.
+        let pages = self.table.len();
+        let all = 2_u64 << pages.ilog2();
+        let read = all.min(MOST);
+        for i in 0..read {
+            let address = match all <= MOST {
+                true => i,
+                false => scale((i + 1).wrapping_mul(GOLDEN), all),
+            };
+            let (number, level) = self.levels.page(address, pages);
+            let addresses = (all >> level) as f64;
+            Slot::of_page(&self.plan, &self.table[number], number as u64, level)
+                .for_each(|slot| note(slot, level, addresses));
+        }
+        let error_rate = matching as f64 * libm::exp2(-64.0) / (read as f64 * PAGE_BUCKETS as f64);
+        let saturated = saturated * all as f64 / read as f64;
+        Sample { error_rate: error_rate.min(1.0), saturated: saturated as u64 }
+    }
+}
+
 impl Plan {
-    /// The bytes that a structure of this plan takes from the allocator with `items` items, on
-    /// average over all seeds. From ten pages on, a structure rarely differs from the average by 1
-    /// %.
+    /// The bytes of a structure with `items` items, on average over all seeds. From ten pages on, a
+    /// structure rarely differs by 1 %.
     ///
     /// # Errors
     /// `Error::Ceiling` if they need more than `MAX_PAGES`.
@@ -71,8 +120,7 @@ impl Plan {
         let mut left = items - first;
         while left > 0 {
             let level = pages.ilog2();
-            // Each split adds a page, and room for `slots` items; a step ends at the next power of
-            // two.
+            // Each split adds room for `slots` items. A step ends at the next power of two.
             let (split, most) = ((pages - (1 << level)) as f64, (2 << level) - pages);
             let full = most.min(left / slots);
             let mean = split + (full as f64 + 1.0) / 2.0;

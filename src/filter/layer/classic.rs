@@ -1,40 +1,25 @@
-//! The classic Bloom layer: the k bits of an item lie anywhere in the array. For filters that other
-//! products made.
+//! The classic Bloom layer of other products: the k bits of an item lie anywhere in the array.
 //!
-//! ```text
-//!   ┌──────────────────────────────────────────────────────────┐
-//!   │    a          a+b                a+2b            ...     │
-//!   └────┴───────────┴──────────────────┴──────────────────────┘
-//!   positions (a + i b mod 2^64) mod bits, i in 0 .. k
-//! ```
-//!
-//! These are RedisBloom's positions; `positions.rs` has all rules.
-//!
-//! Bloom (1970), with the double hashing of Kirsch and Mitzenmacher (2006). Two things reduce the
-//! cost of k cache lines:
-//!
-//! * **No division per probe.** Each position follows from the one before. Adding b mod bits gives
-//!   the right remainder, except that a sum a + i b that passes 2^64 loses 2^64 mod bits. So there
-//!   are two possible steps, and a subtraction if the position passes `bits`.
-//! * **Prefetch of all positions** of every item of a batch, before the first one is read.
+//! Bloom (1970), with the double hashing of Kirsch and Mitzenmacher (2006). In a batch, all
+//! positions of every item are prefetched before the first one is read.
 
-mod positions;
+use std::hint::select_unpredictable;
 
 use super::{bits::Bits, item_set::ItemSet};
 use crate::filter::hash::Hash;
 
-/// How positions follow from a and b.
+/// How positions follow from the hash (`Classic::position`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Rule {
-    /// RedisBloom: the remainder by the number of bits.
+    /// RedisBloom.
     Remainder,
-    /// RedisBloom: the lowest bits; stored differently.
+    /// RedisBloom's rounded form: bits is a power of two. Stored differently.
     LowBits,
-    /// valkey-bloom: the remainder by the largest prime below 2^64, then by the number of bits.
+    /// valkey-bloom.
     Prime,
-    /// Guava's `MURMUR128_MITZ_32`: a and b are the halves of 64 bits.
+    /// Guava's `MURMUR128_MITZ_32`, in Java's `int` arithmetic.
     Mitz32,
-    /// Guava's `MURMUR128_MITZ_64`: 63 bits of the sum.
+    /// Guava's `MURMUR128_MITZ_64`.
     Mitz64,
 }
 
@@ -59,6 +44,9 @@ pub struct Start {
     /// Bytes in memory, in whole words.
     pub memory: u64,
 }
+
+/// The largest prime below 2^64: P.
+const PRIME: u64 = 0xFFFF_FFFF_FFFF_FFC5;
 
 /// The most positions: the sum of two of them fits in a word.
 pub const MAX_BITS: u64 = 1 << 62;
@@ -90,13 +78,31 @@ impl Classic {
     fn all(&self, passing: u64, hash: Hash, each: impl FnMut(u64) -> bool) -> bool {
         let Self { bits, probes, rule, .. } = *self;
         match rule {
-            Rule::Remainder | Rule::LowBits => {
-                positions::remainder(hash, probes, bits, passing).all(each)
-            }
-            Rule::Prime => positions::prime(hash, probes, bits).all(each),
-            Rule::Mitz32 => positions::mitz32(hash, probes, bits).all(each),
-            Rule::Mitz64 => positions::mitz64(hash, probes, bits).all(each),
+            Rule::Remainder | Rule::LowBits => remainder(hash, probes, bits, passing).all(each),
+            _ => (0..probes.into()).map(|i| self.position(hash, i)).all(each),
         }
+    }
+
+    /// Position i of an item, from the two words of its hash: a and b.
+    #[inline]
+    fn position(&self, hash: Hash, i: u64) -> u64 {
+        let Hash { block: a, probes: b } = hash;
+        let sum = a.wrapping_add(i.wrapping_mul(b));
+        let number = match (self.rule, i) {
+            (Rule::Remainder | Rule::LowBits, _) => sum,
+            (Rule::Prime, 0) => a,
+            (Rule::Prime, 1) => b,
+            // Below 2 P, so the remainder by P is a subtraction.
+            (Rule::Prime, _) => sum.checked_sub(PRIME).unwrap_or(sum),
+            (Rule::Mitz32, _) => {
+                let (low, high) = (a as i32, (a >> 32) as i32);
+                let sum = low.wrapping_add((i as i32 + 1).wrapping_mul(high));
+                // Either the number or its complement is not negative: a number of 31 bits.
+                u64::from((if sum < 0 { !sum } else { sum }) as u32)
+            }
+            (Rule::Mitz64, _) => sum & i64::MAX as u64,
+        };
+        number % self.bits
     }
 }
 
@@ -120,36 +126,22 @@ impl ClassicLayer {
         Self { bits, shape, passing, start: Start::default() }
     }
 
-    /// Where the next layer begins.
-    pub(super) fn end(&self) -> Start {
-        let Start { stored, memory } = self.start;
-        Start {
-            stored: stored.saturating_add(self.shape.bytes),
-            memory: memory.saturating_add(self.shape.words().saturating_mul(8)),
-        }
-    }
-
     /// Prefetches the lines that the item needs. This function and the other `inline(never)` ones
     /// wait for memory anyway. Inlined, they would lengthen the hot path of blocked layers.
     #[inline(never)]
-    pub(super) fn prefetch(&self, hash: Hash) {
-        self.prefetch_lines(hash);
-    }
-
-    #[inline(never)]
-    pub(super) fn prefetch_each(&self, hashes: &[Hash], items: ItemSet) {
-        items.members().for_each(|i| self.prefetch_lines(hashes[i]));
-    }
-
-    #[inline(always)]
     fn prefetch_lines(&self, hash: Hash) {
-        if self.shape.bytes <= CACHED {
-            return;
-        }
         self.shape.all(self.passing, hash, |position| {
             self.bits.prefetch((position / 64) as usize);
             true
         });
+    }
+
+    /// Prefetches the lines that the item needs, if the layer does not stay cached.
+    #[inline]
+    pub(super) fn prefetch(&self, hash: Hash) {
+        if self.shape.bytes > CACHED {
+            self.prefetch_lines(hash);
+        }
     }
 
     /// Prefetches position `start` modulo the bits, which is the first position of some rules.
@@ -189,4 +181,26 @@ impl ClassicLayer {
         });
         true
     }
+}
+
+/// The positions (a + i b mod 2^64) mod bits, without a division per probe. Adding b mod bits gives
+/// the right remainder, except that a sum that passes 2^64 loses 2^64 mod bits. So there are two
+/// possible steps, and a subtraction if the position passes `bits`.
+#[inline]
+fn remainder(hash: Hash, mut probes: u16, bits: u64, passing: u64) -> impl Iterator<Item = u64> {
+    let step = hash.probes % bits;
+    // The step of a sum that passes 2^64: (b - 2^64) mod bits.
+    let passing = step + passing;
+    let passing = if passing >= bits { passing - bits } else { passing };
+    let (mut sum, mut position) = (hash.block, hash.block % bits);
+    std::iter::from_fn(move || {
+        probes = probes.checked_sub(1)?;
+        let here = position;
+        let (next, passes) = sum.overflowing_add(hash.probes);
+        sum = next;
+        // Both conditions are coin flips: selected, not branched on.
+        let there = here + select_unpredictable(passes, passing, step);
+        position = select_unpredictable(there >= bits, there.wrapping_sub(bits), there);
+        Some(here)
+    })
 }
