@@ -43,8 +43,8 @@ pub struct Options {
 impl Options {
     /// Whether RedisBloom has no such filter: a word names a seed, counters, a window or a shard.
     pub fn only_here(&self) -> bool {
-        let Self { seed, counts, shard, window, valkey, .. } = *self;
-        (seed, counts, shard, window, valkey) != (None, false, None, None, None)
+        let Self { error_rate, capacity, expansion, no_create, .. } = *self;
+        *self != Self { error_rate, capacity, expansion, no_create, ..Self::default() }
     }
 }
 
@@ -178,7 +178,8 @@ pub enum Place {
     Own,
 }
 
-/// Every option, for COMMAND DOCS. [`Draft::take`] reads them, [`Creation::words`] writes them.
+/// Every option: no other word is one, and COMMAND DOCS shows them. Each has an arm in
+/// [`Draft::take`], a field of [`Options`], and words in [`Creation::words`].
 const OPTIONS: &[(Place, Argument)] = &[
     (Place::Insert, Argument::valued(c"CAPACITY", Kind::Integer)),
     (Place::Insert, Argument::valued(c"ERROR", Kind::Double)),

@@ -191,7 +191,8 @@ impl PrefetchHint {
     }
 
     /// Whether the filter has the hint's seed, and its bits at the hint's address. The shape is not
-    /// compared: with another shape, prefetches are useless, but harmless.
+    /// compared: with another shape, prefetches are useless, but harmless. A second native hash
+    /// would have to be compared.
     #[inline]
     pub fn fits(&self, filter: &Filter) -> bool {
         filter.family == Tag::Native

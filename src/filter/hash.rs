@@ -51,9 +51,11 @@ pub(in crate::filter) const PROBE_GROUP: u8 = 4;
 /// The 128-bit hash of one item with one seed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Hash {
-    /// Picks the block: uniform over all of `u64`. In a classic layer, a of the positions a + i b.
+    /// Picks the block: uniform over all of `u64`. In pages, the page, then the tag. In a classic
+    /// layer, a of the positions a + i b.
     pub block: u64,
-    /// Starts the probe sequence in the block. In a classic layer, b of the positions a + i b.
+    /// Starts the probe sequence in the block. In pages, the place. In a classic layer, b of the
+    /// positions a + i b.
     pub probes: u64,
 }
 

@@ -243,7 +243,7 @@ impl Filter {
     #[inline(never)]
     fn foreign_hash(&self, item: &[u8]) -> Hash {
         match self.family {
-            Tag::Native => Hash::of(item, self.seed),
+            Tag::Native => Hash::of(item, self.seed), // not called for it
             Tag::RedisBloom(family) => family.hash(item),
             Tag::Valkey(()) => self.valkey().hash(item, |start| self.newest.prefetch_start(start)),
             Tag::Guava => murmur::hash128(item),

@@ -3,7 +3,8 @@
 //! module that writes or deletes the key immediately. Its writes must follow the change, also on
 //! replicas. So no filter and no key may be in use when a function of this file is called.
 //!
-//! Effects are replicated, not commands: "Replication" in `docs/internals/design.md`.
+//! What changed is replicated: the command itself only if all of it changed something
+//! ("Replication" in `docs/internals/design.md`).
 
 use super::{
     api::{Context, OwnedStr, Str},
@@ -36,7 +37,7 @@ impl Items<'_> {
     }
 }
 
-/// How the size of the filter changed.
+/// What happened to the filter besides its items.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(crate) struct Growth {
     /// The change of the generations that preceded the additions.
@@ -49,8 +50,8 @@ pub(crate) struct Growth {
     pub(crate) filled: bool,
 }
 
-/// Announces additions, after the creation of the filter if there was one. Does nothing if no
-/// filter was created or changed.
+/// Announces additions, or a shift, after the creation of the filter if there was one. Does nothing
+/// if no filter was created or changed.
 #[inline(always)] // Little of it remains in BF.ADD.
 pub(crate) fn announce(
     ctx: Context,

@@ -5,8 +5,8 @@
 //! that is too large for the processor's caches, by the name of its key.
 //!
 //! By now the name may lead to another filter, or to none. A prefetched address is never read, and
-//! the hash is used only if the filter's seed and block address are the remembered ones. So a wrong
-//! guess costs only time, and the length and the end of the name are enough.
+//! the hash is used only if the filter's family, seed and block address are the remembered ones. So
+//! a wrong guess costs only time, and the length and the end of the name are enough.
 
 use std::cell::Cell;
 

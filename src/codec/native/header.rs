@@ -102,7 +102,7 @@ impl Plan {
         out.extend((self.layers.len() as u32).to_le_bytes());
         out.extend(present.to_le_bytes());
         put_family(self.family, &mut out);
-        // There are three kinds, and no record has 4 GiB.
+        // There are few kinds, and no record has 4 GiB.
         out.extend((records.len() as u16).to_le_bytes());
         for (kind, bytes) in records {
             out.extend(kind.to_le_bytes());

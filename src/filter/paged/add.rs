@@ -33,7 +33,7 @@ use crate::filter::{
 /// Who adds an item.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Author {
-    /// A client, at this time. [`Paged::turn`] came before.
+    /// A client, at this time. [`Paged::turn`] came before. Without a window, anyone at time 0.
     Client(i64),
     /// A primary or an AOF, whose additions changed the newest generation. No filter is full for
     /// them.

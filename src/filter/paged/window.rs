@@ -50,7 +50,8 @@ pub struct Generation {
     pub items: u64,
 }
 
-/// A change that one server decided. Every copy makes it in the same way.
+/// A change that one server decided. Every copy makes it in the same way. A window of items opens
+/// its generations without one: every copy counts its items.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Shift {
     /// Forgets what is out of the window at this time, and opens a generation that starts then.
@@ -347,7 +348,7 @@ impl Paged {
         (self.obey(shift) == Ok(true)).then_some(shift)
     }
 
-    /// Makes a change that another copy made. Returns whether there was anything to change.
+    /// Makes a change, decided here or by another copy. Returns whether something changed.
     ///
     /// # Errors
     /// `Error::Window` for a change that no copy can have made; nothing changes then.

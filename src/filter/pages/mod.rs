@@ -31,8 +31,8 @@
 //!    operation that fails for lack of memory has changed nothing.
 //! 4. There are at most [`Plan::most_slots`] slots, not counting copies of void ones.
 //!
-//! A window calls [`turn`](Pages::turn) when a generation starts, inserts with the newest number as
-//! payload, and accepts only slots of [`Generations`] that are alive. Before a number is used
+//! A window calls [`turn`](Pages::turn) when its generations change, inserts with the newest number
+//! as payload, and accepts only slots of [`Generations`] that are alive. Before a number is used
 //! again, [`sweep`](Pages::sweep) must have visited all pages in order. Splits and joins in between
 //! need no attention.
 
@@ -419,7 +419,7 @@ impl Pages {
         }
     }
 
-    /// Starts generation `newest`, modulo 2^c. `alive` are alive, counted back from it.
+    /// Sets which generations are alive: `alive` of them, counted back from `newest` (modulo 2^c).
     pub fn turn(&mut self, newest: u8, alive: u8) {
         (self.newest, self.alive) = (newest, alive);
     }

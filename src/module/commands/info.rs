@@ -80,7 +80,7 @@ enum Shown {
     Map(Vec<(&'static CStr, Self)>),
 }
 
-/// The number of fields in the full reply.
+/// The full reply has the first fields, this many. New ones come behind them.
 const FULL: usize = 5;
 
 /// Every field: `docs/reference/metrics.md` says what each is.
