@@ -8,12 +8,13 @@ use std::future::{Future, poll_fn};
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::{Pin, pin};
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 use std::task::Poll;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use redis::{FromRedisValue, Script, ToRedisArgs, cmd};
 use tokio::sync::watch;
+use tokio::task::AbortHandle;
 use tokio::time::timeout;
 
 use crate::bulk;
@@ -37,6 +38,7 @@ const JOB_TIMEOUT: Duration = Duration::from_secs(10);
 /// Keys as a database yields them.
 pub type Keys = Box<dyn Iterator<Item = Vec<u8>> + Send>;
 type Later = Pin<Box<dyn Future<Output = Result<Keys>> + Send>>;
+type RowsSince = Box<dyn Fn(SystemTime) -> Later + Send + Sync>;
 
 /// What `insert` does if the server does not take a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -55,7 +57,8 @@ pub struct Options {
     pub capacity: u64,
     /// Of the lookups of absent rows, the share that still reaches the database: 0.001.
     pub error: f64,
-    catch_up: Option<Box<dyn Fn(SystemTime) -> Later + Send + Sync>>,
+    /// Whether it is for an `AsyncGuard`, and the callback.
+    catch_up: Option<(bool, RowsSince)>,
     /// `Fail`.
     pub on_unavailable: OnUnavailable,
     /// For a connection, and for each reply to a lookup: 100 ms.
@@ -93,10 +96,12 @@ impl Options {
     /// The keys of all rows written since a time, read from the primary database. Without it,
     /// lookups pass to the database after a restart until the next build.
     pub fn catch_up(
-        self,
+        mut self,
         rows_since: impl Fn(SystemTime) -> Result<Keys> + Send + Sync + 'static,
     ) -> Self {
-        self.catch_up_async(move |since| std::future::ready(rows_since(since)))
+        let ready = move |since| -> Later { Box::pin(std::future::ready(rows_since(since))) };
+        self.catch_up = Some((false, Box::new(ready)));
+        self
     }
 
     /// `catch_up` for `AsyncGuard`, whose task must not block. So the keys should be in memory.
@@ -104,7 +109,7 @@ impl Options {
         mut self,
         rows_since: impl Fn(SystemTime) -> F + Send + Sync + 'static,
     ) -> Self {
-        self.catch_up = Some(Box::new(move |since| Box::pin(rows_since(since))));
+        self.catch_up = Some((true, Box::new(move |since| Box::pin(rows_since(since)))));
         self
     }
 }
@@ -163,10 +168,15 @@ struct Core {
     state: Mutex<State>,
     /// The background holds a receiver.
     closed: watch::Sender<bool>,
+    /// Of a background that is a task.
+    task: OnceLock<AbortHandle>,
 }
 
 impl Core {
     fn new(servers: &Servers, name: &str, is_async: bool, options: Options) -> Result<Arc<Self>> {
+        if options.catch_up.as_ref().is_some_and(|&(awaits, _)| awaits != is_async) {
+            return Err("a Guard needs catch_up, and an AsyncGuard catch_up_async".into());
+        }
         let needs_catch_up =
             options.on_unavailable == OnUnavailable::Later || !options.refresh.is_zero();
         if name.is_empty() || (needs_catch_up && options.catch_up.is_none()) {
@@ -181,6 +191,7 @@ impl Core {
             options,
             state: Mutex::default(),
             closed: watch::Sender::new(false),
+            task: OnceLock::new(),
         });
         if core.options.catch_up.is_some() {
             let (worker, working) = (Arc::clone(&core), core.closed.subscribe());
@@ -189,7 +200,7 @@ impl Core {
                 drop(working);
             };
             if is_async {
-                tokio::spawn(work);
+                drop(core.task.set(tokio::spawn(work).abort_handle()));
             } else {
                 std::thread::spawn(|| now(work));
             }
@@ -370,15 +381,14 @@ impl Core {
 
     /// Adds the keys of the rows that the filter may lack, and trusts it.
     async fn catch_up(&self, server: &str, since: &str, begin: &str) -> Result<()> {
-        let Some(rows_since) = &self.options.catch_up else { return Ok(()) };
+        let Some((_, rows_since)) = &self.options.catch_up else { return Ok(()) };
         let Options { margin, commit_within, log, .. } = self.options;
         // An insert in flight takes `commit_within` at most.
         let since = Duration::from_millis(since.parse()?).saturating_sub(margin);
         let since = since.saturating_sub(commit_within);
         log(&format!("the filter may lack keys since {} s: catching up", since.as_secs()));
         self.sleep(2 * commit_within).await?;
-        let rows = rows_since(UNIX_EPOCH + since);
-        let mut rows = self.job.run(rows).await?.peekable();
+        let mut rows = rows_since(UNIX_EPOCH + since).await?.peekable();
         while rows.peek().is_some() {
             let batch: Vec<Vec<u8>> = rows.by_ref().take(BATCH).collect();
             self.add(&batch).await?;
@@ -560,7 +570,9 @@ impl AsyncGuard {
 
 impl Drop for AsyncGuard {
     fn drop(&mut self) {
-        self.0.closed.send_replace(true);
+        if let Some(task) = self.0.task.get() {
+            task.abort();
+        }
     }
 }
 

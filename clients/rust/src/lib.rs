@@ -3,7 +3,8 @@
 //! [`Guard`]: a filter of all keys in front of a database. [`Seen`]: what was seen in the last
 //! days, and doing things once. [`ShardedFilter`]: one filter over the nodes of a cluster.
 //! [`bulk`]: millions of items in packed batches. Each of the three types has a twin for tokio, and
-//! its name begins with Async. The others block: do not use or drop them in a task of tokio.
+//! its name begins with Async. The others block: do not use them in a task of tokio, and do not
+//! drop a `Guard` there.
 //!
 //! The guard has the protocol and the scripts of the libraries for Python and JavaScript, so
 //! processes in all three languages may share a filter. docs/internals/guard.md describes the

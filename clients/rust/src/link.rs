@@ -57,7 +57,7 @@ impl Servers {
                 let client = ClusterClient::builder(nodes.iter().cloned())
                     .connection_timeout(timeout)
                     .response_timeout(timeout)
-                    .retries(2) // to follow a slot that moves
+                    .retries(2) // to follow a slot that moves; also after a lost connection
                     .build()?;
                 client.get_async_connection().await.map(Connection::Cluster)
             }
@@ -107,7 +107,11 @@ impl Link {
         let reply = async {
             match kept.get_or_init(|| self.servers.connect(self.timeout)).await.clone()? {
                 Connection::One(mut one) => command.query_async(&mut one).await,
-                Connection::Cluster(mut cluster) => command.query_async(&mut cluster).await,
+                // It would begin anew after a timeout.
+                Connection::Cluster(mut cluster) => {
+                    let reply = command.query_async(&mut cluster);
+                    tokio::time::timeout(self.timeout, reply).await.map_err(io::Error::from)?
+                }
             }
         };
         let reply = self.run(reply).await;
@@ -120,6 +124,14 @@ impl Link {
 
     pub(crate) async fn send<T: FromRedisValue>(&self, command: &Cmd) -> Result<T> {
         Ok(redis::from_redis_value(self.query(command).await?)?)
+    }
+}
+
+impl Drop for Link {
+    fn drop(&mut self) {
+        if let Some(runtime) = self.runtime.take() {
+            runtime.shutdown_background(); // a resolver of names that hangs is not waited for
+        }
     }
 }
 

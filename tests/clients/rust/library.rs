@@ -85,6 +85,10 @@ async fn a_guard_for_tokio_does_the_same_and_catches_up() {
     let mut options = Options::new(1000).catch_up_async(rows);
     options.commit_within = Duration::from_millis(50);
     options.refresh = Duration::from_millis(1);
+    let blocking = Options::new(1000).catch_up_async(async |_| Err("not called".into()));
+    assert!(Guard::new(&client, "rust:async", blocking).is_err());
+    let blocking = Options::new(1000).catch_up(|_| Err("not called".into()));
+    assert!(AsyncGuard::new(&client, "rust:async", blocking).is_err());
     cmd("UNLINK").arg("guard:{rust:async}").exec(&mut redis).unwrap();
     let guard = AsyncGuard::new(&client, "rust:async", options).unwrap();
     let task = tokio::spawn(async move {
@@ -152,6 +156,32 @@ fn a_catch_up_that_hangs_does_not_keep_the_end_of_a_guard_waiting() {
     let begin = Instant::now();
     drop(guard);
     assert!(begin.elapsed() < Duration::from_secs(10));
+}
+
+/// The callback holds the sender, so the channel is closed when the task has ended.
+#[tokio::test]
+async fn the_end_of_a_guard_for_tokio_ends_a_catch_up_that_hangs() {
+    let (client, mut redis) = connect();
+    cmd("UNLINK").arg("guard:{rust:hangs:tokio}").exec(&mut redis).unwrap();
+    let (called, mut calls) = tokio::sync::mpsc::unbounded_channel();
+    let hangs = move |_| {
+        let called = called.clone();
+        async move {
+            called.send(()).unwrap();
+            std::future::pending::<()>().await;
+            drop(called);
+            Err("not reached".into())
+        }
+    };
+    let options = refreshed().catch_up_async(hangs);
+    let guard = AsyncGuard::new(&client, "rust:hangs:tokio", options).unwrap();
+    guard.build(async { Ok(Box::new(std::iter::empty()) as Keys) }).await.unwrap();
+    let minute = Duration::from_secs(60);
+    tokio::time::timeout(minute, calls.recv()).await.unwrap().unwrap();
+    let begin = Instant::now();
+    guard.close().await;
+    assert!(begin.elapsed() < Duration::from_secs(10));
+    assert_eq!(tokio::time::timeout(minute, calls.recv()).await, Ok(None));
 }
 
 #[tokio::test]

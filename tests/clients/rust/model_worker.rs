@@ -64,12 +64,14 @@ fn main() -> Result<(), Error> {
     (options.timeout, options.insert_timeout) =
         (Duration::from_millis(500), Duration::from_millis(500));
     options.log = |_| ();
-    let options = options.catch_up(move |since| rows(&database, since));
     let guard = if words[1] == "tokio" {
+        let options =
+            options.catch_up_async(move |since| std::future::ready(rows(&database, since)));
         let runtime = Runtime::new()?;
         let guard = runtime.block_on(async { AsyncGuard::new(servers, "users", options) })?;
         Either::Tokio(runtime, guard)
     } else {
+        let options = options.catch_up(move |since| rows(&database, since));
         Either::Blocking(Guard::new(servers, "users", options)?)
     };
     for line in std::io::stdin().lines() {
