@@ -92,12 +92,12 @@ impl Refusal {
     pub const BAD_ITERATOR: Self = Self::Fixed(c"ERR Second argument must be numeric");
     // Stored filters, and those of other products.
     pub const BAD_DATA: Self = Self::Fixed(c"ERR received bad data");
-    pub const BAD_OFFSET: Self = Self::Fixed(c"ERR invalid offset - no link found");
-    pub const CHUNK_TOO_BIG: Self = Self::Fixed(c"ERR invalid chunk - Too big for current filter");
+    const BAD_OFFSET: Self = Self::Fixed(c"ERR invalid offset - no link found");
+    const CHUNK_TOO_BIG: Self = Self::Fixed(c"ERR invalid chunk - Too big for current filter");
     pub const NOT_COUNTING: Self = Self::Fixed(c"ERR not a counting filter");
     pub const BUSY_KEY: Self = Self::Fixed(c"BUSYKEY Target key name already exists.");
     pub const BAD_BLOB: Self = Self::Fixed(c"ERR bloom object decoding failed");
-    pub const BLOB_VERSION: Self =
+    const BLOB_VERSION: Self =
         Self::Fixed(c"ERR bloom object decoding failed. Unsupported version");
     pub const BAD_GUAVA: Self = Self::Fixed(c"ERR not a Bloom filter written by Guava");
     // Incomplete filters.
