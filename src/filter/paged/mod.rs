@@ -123,13 +123,11 @@ impl Paged {
         window: Option<Window>,
         mut pages: Pages,
     ) -> Self {
-        let part = match (base, window) {
-            (Some(base), _) => Part::Base(base),
-            (None, Some(window)) => {
-                window.tell(&mut pages);
-                Part::Window(window)
-            }
-            (None, None) => Part::Nothing,
+        let part = if let Some(window) = window {
+            window.tell(&mut pages);
+            Part::Window(window)
+        } else {
+            base.map_or(Part::Nothing, Part::Base)
         };
         Self::of(params, pages, part)
     }
