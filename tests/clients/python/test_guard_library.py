@@ -575,6 +575,35 @@ class Guards(Case):
 
         asyncio.run(scenario())
 
+    @unittest.skipIf(sys.version_info < (3, 11), "only later ones can tell that a task was cancelled")
+    def test_a_cancellation_that_was_swallowed_ends_the_background(self):
+        """`asyncio.run` cancels the background at its end, and waits for it."""
+
+        async def scenario():
+            called = asyncio.Event()
+
+            async def since(when):
+                if not called.is_set():
+                    called.set()
+                    with contextlib.suppress(asyncio.CancelledError):
+                        await asyncio.sleep(600)
+                return []
+
+            client = redis.asyncio.Redis.from_url(self.server.url)
+            one = AsyncGuard(client, "users", capacity=1000, catch_up=since, commit_within=COMMIT, refresh=0.1)
+            await one.build(self.database.keys)
+            await one.insert("new")
+            await asyncio.wait_for(called.wait(), 60)
+            tasks = asyncio.all_tasks() - {asyncio.current_task()}
+            for task in tasks:
+                task.cancel()
+            _, pending = await asyncio.wait(tasks, timeout=20)
+            self.assertEqual(pending, set())
+            await one.aclose()
+            await client.aclose()
+
+        asyncio.run(scenario())
+
     def test_a_filter_that_is_lost_or_made_by_others_is_not_trusted(self):
         one = self.guard()
         one.build(self.database.keys)

@@ -412,7 +412,12 @@ class Guard(_Core, contextlib.AbstractContextManager["Guard"]):
 class AsyncGuard(_Core, contextlib.AbstractAsyncContextManager["AsyncGuard"]):
     """`Guard` for redis.asyncio.Redis, with `aclose`: `fetch` and `catch_up` may be coroutine functions."""
 
-    _sleep = staticmethod(asyncio.sleep)
+    @staticmethod
+    async def _sleep(seconds: float) -> None:
+        # A library may have swallowed the cancellation. Python 3.11 and later can tell.
+        if getattr(asyncio.current_task(), "cancelling", int)():
+            raise asyncio.CancelledError
+        await asyncio.sleep(seconds)
 
     async def lookup(self, key: K, fetch: Callable[[K], Awaitable[Row]]) -> Optional[Row]:
         return await fetch(key) if await run_async(self._possible([key])) else None
