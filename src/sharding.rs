@@ -6,7 +6,7 @@
 //!   shard(item) = (crc32(item) * n) >> 32
 //! ```
 //!
-//! The CRC-32 is that of zlib. Its top bits are used, not the remainder: items that a queue has
+//! The CRC-32 is the one of zlib. Its top bits are used, not the remainder: items that a queue has
 //! partitioned by CRC-32 modulo a number still spread over all shards. Of 2 n shards, 2 i and
 //! 2 i + 1 are the halves of shard i. The CRC has no secret: anyone can make items of one shard.
 

@@ -85,7 +85,7 @@ fn plan(
 ) -> Result<Plan, Error> {
     let sum = layers.iter().fold(0_u64, |sum, layer| sum.saturating_add(layer.items));
     if sum != size {
-        return Err(Error::Malformed("a count that is not the sum of those of the layers"));
+        return Err(Error::Malformed("a count that is not the sum of the layers' counts"));
     }
     let first = layers.first().map_or(0.0, |layer| layer.error_rate);
     let plan = Plan {

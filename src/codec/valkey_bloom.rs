@@ -116,7 +116,7 @@ fn filter<Bitmap: AsRef<[u8]>>(
         version(reader.u8()?.into(), VERSION.into())?;
         let (bytes, probes, seed) = (reader.u64()?, reader.u32()?, reader.array()?);
         if bytes != reader.0.len() as u64 {
-            return Err(Error::Malformed("a bitmap whose length is not that of its bits"));
+            return Err(Error::Malformed("a bitmap whose length does not match its bits"));
         }
         if plans.is_empty() {
             family.seed = seed;

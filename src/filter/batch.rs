@@ -125,7 +125,7 @@ impl Filter {
         prefetch: bool,
     ) -> &'c [Hash] {
         let newest = self.newest();
-        // One loop for each case: that of a large blocked layer has no branch on the kind.
+        // One loop for each case: the loop for a large blocked layer has no branch on the kind.
         match newest.blocks().and_then(Blocked::block_address) {
             Some(blocks) if prefetch => self.hash_into(chunk, items, |hash| blocks.prefetch(hash)),
             _ if prefetch => self.hash_into(chunk, items, |hash| newest.prefetch(hash)),

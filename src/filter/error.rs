@@ -1,7 +1,7 @@
 //! The error type of the server-free part: why a filter refuses.
 //!
-//! The texts are for logs and Rust callers. Replies to clients have those of `command/refusal.rs`,
-//! and the texts of [`Unmergeable`] as they are.
+//! The texts are for logs and Rust callers. Clients get the texts of `command/refusal.rs`, and the
+//! texts of [`Unmergeable`] as they are.
 
 /// Why a filter could not be created, grown or filled, or why stored numbers describe none.
 #[derive(Clone, Copy, Debug, PartialEq, thiserror::Error)]

@@ -376,7 +376,7 @@ fn peak_of_sum(load: f64, bits: f64, k: f64) -> f64 {
 }
 
 /// x^n by squaring, in the order of the compiler's `powi`, which valkey-bloom uses. The result is
-/// the same on every machine, unlike that of the platform's `powi`.
+/// the same on every machine, unlike the platform's `powi`.
 pub(super) fn power(mut x: f64, mut n: u32) -> f64 {
     let mut product = 1.0;
     while n > 0 {

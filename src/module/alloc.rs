@@ -1,7 +1,7 @@
 //! The allocator: the server's, so that `used_memory`, `maxmemory` and MEMORY USAGE see every byte
 //! of a filter.
 //!
-//! Unlike that of the `redis-module` crate it zeroes lazily (`RedisModule_TryCalloc` returns
+//! Unlike the allocator of the crate `redis-module` it zeroes lazily (`RedisModule_TryCalloc` gives
 //! untouched pages) and can return null, which becomes an error reply. It uses the system's
 //! * for alignments above 8: a server that stores the sizes itself returns malloc's address plus 8;
 //! * where there is no server: unit tests, benches and fuzzers link this crate too. The load entry

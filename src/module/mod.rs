@@ -69,7 +69,7 @@ pub unsafe extern "C" fn RedisModule_OnLoad(
         // SAFETY: `ctx` is the server's own context, alive until this function returns.
         let ctx = unsafe { Context::new(ctx) };
         let arguments: &[Str] = match usize::try_from(argc) {
-            // SAFETY: `argv` has so many live strings. `Str` is transparent over a pointer to one.
+            // SAFETY: `argv` has `argc` live strings. `Str` is transparent over a pointer to one.
             Ok(count @ 1..) => unsafe { std::slice::from_raw_parts(argv.cast(), count) },
             _ => &[],
         };

@@ -107,7 +107,7 @@ impl Link {
         let reply = async {
             match kept.get_or_init(|| self.servers.connect(self.timeout)).await.clone()? {
                 Connection::One(mut one) => command.query_async(&mut one).await,
-                // It would begin anew after a timeout.
+                // Otherwise redis-rs would send the command again after each timeout.
                 Connection::Cluster(mut cluster) => {
                     let reply = command.query_async(&mut cluster);
                     tokio::time::timeout(self.timeout, reply).await.map_err(io::Error::from)?

@@ -1,8 +1,7 @@
 //! One description of a type for its blocking form and its form for tokio.
 
-/// `pub struct SYNC` and `pub struct ASYNC` over one `Core`, with these methods of it. `now` runs
-/// those of the first, and tokio awaits those of the second. The one after `new` waits for
-/// nothing.
+/// `pub struct SYNC` and `pub struct ASYNC` over one `Core`, with these of its methods. SYNC runs
+/// them by `now`, and ASYNC awaits them. The method after `new` is the same in both.
 macro_rules! twins {
     ($(#[$about:meta])* $sync:ident, $asynchronous:ident, new($($option:ident: $kind:ty),*)
        $(, $(#[$says:meta])* $get:ident -> $value:ty)?;

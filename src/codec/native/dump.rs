@@ -16,7 +16,7 @@
 //! LOADCHUNK gets the iterator that SCANDUMP returned with the data.
 //!
 //! The filter may change between the commands of a dump. The copy has each item that was in the
-//! filter throughout, and each page as of one moment (`filter/pages/pieces.rs`). The last chunk has
+//! filter throughout, and each page from one moment (`filter/pages/pieces.rs`). The last chunk has
 //! the item counts and all other numbers of the copy. If the filter gained a layer or a generation
 //! after the dump began, or was replaced, its header differs, and LOADCHUNK refuses its chunks.
 //!

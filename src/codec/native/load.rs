@@ -37,7 +37,7 @@ pub enum Taken {
 /// A part of a filter: the first of its bits and pages. It answers no query yet.
 #[derive(Debug)]
 pub struct Load {
-    /// The plan as of the newest chunk.
+    /// The plan in the newest chunk.
     pub(super) plan: Plan,
     /// The layers, or the one below the pages: to measure and to move, not to query.
     pub(crate) filter: Option<Filter>,

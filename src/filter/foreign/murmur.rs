@@ -62,7 +62,7 @@ pub(in crate::filter) fn hash128(item: &[u8]) -> Hash {
     let mut last = [0; 16];
     last[..extra.len()].copy_from_slice(extra);
     let [k1, k2] = words(&last);
-    // Zero words change nothing, so empty `extra` needs no case of its own.
+    // Zero words change nothing, so there is no case for empty `extra`.
     h1 ^= first(k1) ^ item.len() as u64;
     h2 ^= second(k2) ^ item.len() as u64;
     h1 = h1.wrapping_add(h2);

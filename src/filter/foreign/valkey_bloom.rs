@@ -7,7 +7,7 @@
 //!   layer n          rate * tightening^n, the capacity of the one before * expansion
 //! ```
 //!
-//! The formulas are those of the crate `bloomfilter` 3, on which valkey-bloom is built. A filter
+//! The formulas come from the crate `bloomfilter` 3, on which valkey-bloom is built. A filter
 //! grows as it would have in valkey-bloom. A shape that does not follow from capacity and rate is
 //! forged. With a ratio of one half, the union of the layers reaches twice the rate that was set.
 

@@ -283,11 +283,11 @@ impl Window {
             let next = self.number + 1;
             self.sweep = Sweep { oldest: next, floor: next, page: 0, changes: 0 };
             let mut gone = pages.clear();
-            // One page is freed at once.
+            // One page is freed immediately.
             if gone.len() == 1 {
                 gone.clear();
             }
-            // The longer list takes the other. Without memory for both, one is freed at once.
+            // The longer list takes the other. Without memory for both, one is freed here.
             if leaving.len() < gone.len() {
                 std::mem::swap(leaving, &mut gone);
             }

@@ -275,7 +275,7 @@ impl Context<'_> {
     }
 }
 
-/// Whether a line may be written to the log: ten at once and one a second on average. `newest` is
+/// Whether a line may be written to the log: ten in a row, and one a second on average. `newest` is
 /// the time of the newest line at one line a second, in milliseconds since 1970.
 fn allows(newest: &AtomicI64) -> bool {
     let now = milliseconds();

@@ -32,7 +32,7 @@ const ROUNDED: &str = "redisbloom-2.8-rounded-64";
 const MOST: usize = 64 << 10;
 
 const FORGED: Error = Error::Malformed("a layer that RedisBloom does not compute from its numbers");
-const SUM: Error = Error::Malformed("a count that is not the sum of those of the layers");
+const SUM: Error = Error::Malformed("a count that is not the sum of the layers' counts");
 const UNKNOWN: Error = Error::Malformed("options that RedisBloom does not write");
 const ITEMS_OUT: Error =
     Error::Filter(FilterError::Impossible("a layer with too many items or too few"));
