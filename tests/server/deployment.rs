@@ -1,7 +1,7 @@
 //! What docs/guide/operations.md tells operators to do, and what happens where they do not: a node
 //! without the module, an upgrade of one node after another, a backup put back.
 
-use std::{fs, path::Path};
+use std::{fs, path::Path, process::Command};
 
 use crate::{
     cluster::key_of,
@@ -315,16 +315,18 @@ fn remove_lines(server: &mut Server, words: &[&str]) {
     fs::write(&path, kept).expect("redis.conf can be written");
 }
 
-/// Saves what the server has, as docs/guide/operations.md tells it for a removal of the module.
+/// Saves what the server has, by the lines of docs/guide/operations.md for a removal of the module.
 fn save(server: &Server, appendonly: &str) {
-    let client = &mut server.client();
-    if appendonly == "no" {
-        assert_eq!(client.run("SAVE"), ok());
-        return;
-    }
-    assert!(!client.run("BGREWRITEAOF").is_error());
-    wait_until("the AOF is written", || !client.has_child());
-    assert_eq!(client.server_info("persistence", "aof_last_bgrewrite_status"), "ok");
+    let page = include_str!("../../docs/guide/operations.md");
+    let (_, block) = page.split_once("```sh\nredis-cli SAVE\n").expect("the lines");
+    let (rewrite, _) = block.split_once("```").expect("their end");
+    let wait = rewrite.lines().find(|line| line.starts_with("until ")).expect("a loop");
+    assert!(include_str!("../../docs/guide/migration.md").contains(wait), "{wait}");
+    let lines = if appendonly == "no" { "redis-cli SAVE" } else { rewrite };
+    let script = format!("redis-cli() {{ command redis-cli -p {} \"$@\"; }}\n", server.port());
+    let status = Command::new("bash").arg("-ec").arg(script + lines).status().expect("bash runs");
+    assert!(status.success(), "{lines}");
+    assert!(!server.client().has_child());
 }
 
 /// Each step of the removal is needed: without it the server does not start.
