@@ -329,6 +329,23 @@ fn save(server: &Server, appendonly: &str) {
     assert!(!server.client().has_child());
 }
 
+/// The lines of docs/guide/operations.md for one more replica.
+#[test]
+fn a_replica_is_added_by_the_documented_lines() {
+    let (primary, replica) = (Server::start(), Server::start());
+    madd(&mut primary.client(), "urls", &numbered("item", 100));
+    let page = include_str!("../../docs/guide/operations.md");
+    let (_, block) = page.split_once("```sh\nredis-cli REPLICAOF").expect("the lines");
+    let (lines, _) = block.split_once("```").expect("their end");
+    let address = format!("127.0.0.1 {}", primary.port());
+    let lines = format!("redis-cli REPLICAOF{}", lines.replace("primary-host 6379", &address));
+    let functions = format!("redis-cli() {{ command redis-cli -p {} \"$@\"; }}\n", replica.port());
+    let output = Command::new("bash").arg("-ec").arg(functions + &lines).output().expect("bash");
+    let output = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert!(output.contains("OK\nOK\nmaster_link_status:"), "{output}");
+    wait_until("it has all items", || replica.client().run("BF.CARD urls") == int(100));
+}
+
 /// Each step of the removal is needed: without it the server does not start.
 #[test]
 fn the_module_can_be_removed_once_no_filter_is_left() {
