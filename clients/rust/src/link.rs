@@ -3,7 +3,6 @@
 //! The logic of this crate is asynchronous, and written once. Only a [`Link`] waits. A blocking one
 //! waits in a runtime that it has, so [`now`] runs the same logic without an executor.
 
-use std::future::Future;
 use std::io;
 use std::pin::pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -56,7 +55,7 @@ impl Servers {
             Servers::Cluster(nodes) => {
                 let client = ClusterClient::builder(nodes.iter().cloned())
                     .connection_timeout(timeout)
-                    .response_timeout(timeout)
+                    .response_timeout(timeout) // with all retries
                     .retries(2) // to follow a slot that moves; also after a lost connection
                     .build()?;
                 client.get_async_connection().await.map(Connection::Cluster)
@@ -78,8 +77,7 @@ pub(crate) struct Link {
     timeout: Duration,
     /// Replaced after an error. Who first needs the connection makes it for all that wait.
     kept: Mutex<Arc<OnceCell<RedisResult<Connection>>>>,
-    /// Of a blocking link.
-    runtime: Option<Runtime>,
+    runtime: Option<Runtime>, // of a blocking link
 }
 
 impl Link {
@@ -107,11 +105,7 @@ impl Link {
         let reply = async {
             match kept.get_or_init(|| self.servers.connect(self.timeout)).await.clone()? {
                 Connection::One(mut one) => command.query_async(&mut one).await,
-                // Otherwise redis-rs would send the command again after each timeout.
-                Connection::Cluster(mut cluster) => {
-                    let reply = command.query_async(&mut cluster);
-                    tokio::time::timeout(self.timeout, reply).await.map_err(io::Error::from)?
-                }
+                Connection::Cluster(mut cluster) => command.query_async(&mut cluster).await,
             }
         };
         let reply = self.run(reply).await;
