@@ -1,15 +1,8 @@
 //! Packed batches: all items of a command in one string, all answers in a string of bits.
 //! docs/reference/commands.md has the format LENGTHS, at BF.BULKADD.
 //!
-//! [`add`] and [`exists`] make the commands, 10,000 items each, for a connection of any kind:
-//!
-//! ```
-//! # use redis_bloom_client::bulk::{self, Answers};
-//! # fn all(mut redis: redis::Connection, items: Vec<String>) -> redis::RedisResult<Answers> {
-//! let commands = bulk::add("users", items, &["NOCREATE"]);
-//! commands.map(|command| command.query(&mut redis)).collect()
-//! # }
-//! ```
+//! [`add`] and [`exists`] make the commands, 10,000 items each, for a connection of any kind. The
+//! replies make [`Answers`]: `commands.map(|command| command.query(&mut redis)).collect()`.
 
 use redis::{Cmd, cmd};
 

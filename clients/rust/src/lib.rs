@@ -5,10 +5,6 @@
 //! [`bulk`]: millions of items in packed batches. Each of the three types has a twin for tokio, and
 //! its name begins with Async. The others block: do not use them in a task of tokio, and do not
 //! drop a `Guard` there.
-//!
-//! The guard has the protocol and the scripts of the libraries for Python and JavaScript, so
-//! processes in all three languages may share a filter. docs/internals/guard.md describes the
-//! protocol.
 
 pub mod bulk;
 mod guard;
