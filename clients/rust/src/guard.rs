@@ -3,37 +3,31 @@
 //! docs/internals/guard.md has the protocol, and why it is right.
 
 use std::collections::{HashMap, HashSet};
-use std::fmt::Display;
-use std::future::{Future, poll_fn};
+use std::future::poll_fn;
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::{Pin, pin};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
+use std::sync::{Arc, Mutex};
 use std::task::Poll;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use redis::{FromRedisValue, Script, ToRedisArgs, cmd};
-use tokio::sync::watch;
-use tokio::task::AbortHandle;
-use tokio::time::timeout;
+use redis::{Cmd, Script, ToRedisArgs, cmd};
+use tokio::{sync::watch, time::timeout};
 
-use crate::bulk;
 use crate::link::{Error, Link, Result, Servers, lock, now};
-use crate::twins::twins;
+use crate::{bulk, twins::twins};
 
 const BATCH: usize = 1000;
 /// After a failed lookup, how long only the database is queried.
 const PAUSE: Duration = Duration::from_secs(1);
 /// After this time without a lookup, the next one first compares the identity of the server.
 const VERIFY: Duration = Duration::from_secs(1);
-/// Between two heartbeats.
-const TICK: Duration = Duration::from_secs(1);
+const TICK: Duration = Duration::from_secs(1); // between two heartbeats
 /// After this time without news of a process with keys for later, a catch-up adds its rows.
 const STALE: Duration = Duration::from_secs(60);
 /// How long the end of a guard waits for its background, whose `catch_up` may hang.
 const CLOSE: Duration = Duration::from_secs(2);
-/// For each reply to a build.
-const JOB_TIMEOUT: Duration = Duration::from_secs(10);
+const JOB_TIMEOUT: Duration = Duration::from_secs(10); // for each reply to a build
 
 /// Keys as a database yields them.
 pub type Keys = Box<dyn Iterator<Item = Vec<u8>> + Send>;
@@ -139,21 +133,14 @@ pub struct Stats {
 /// What lookups, inserts and the background share.
 #[derive(Default)]
 struct State {
-    /// Of the lookup script that a trusted server has; empty if none is known.
-    token: String,
-    sha: String,
-    /// The token whose script the server did not have.
-    lost: String,
-    /// Until then only the database is queried.
-    resume_at: Option<Instant>,
-    /// From then on the identity of the server is compared first.
-    verify_at: Option<Instant>,
+    sha: String,  // of the lookup script that a trusted server has; empty if none is known
+    lost: String, // the same of the script that the server did not have
+    resume_at: Option<Instant>, // until then only the database is queried
+    verify_at: Option<Instant>, // after that the identity of the server is compared first
     /// By kind, so that the background does not hide what lookups say.
     log_at: HashMap<&'static str, Instant>,
-    /// Whether keys may wait: the server knows of this guard with `Later`.
-    known: bool,
-    /// The keys for later.
-    waiting: HashSet<Vec<u8>>,
+    known: bool, // whether keys may wait: the server knows of this guard with `Later`
+    waiting: HashSet<Vec<u8>>, // the keys for later
     stats: Stats,
 }
 
@@ -162,14 +149,12 @@ struct Core {
     keys: [String; 4],
     id: String,
     options: Options,
+    lease: u64, // milliseconds for which the others leave a catch-up to this guard
     reader: Link,
     writer: Link,
     job: Link,
     state: Mutex<State>,
-    /// The background holds a receiver.
     closed: watch::Sender<bool>,
-    /// Of a background that is a task.
-    task: OnceLock<AbortHandle>,
 }
 
 impl Core {
@@ -185,22 +170,18 @@ impl Core {
         let core = Arc::new(Core {
             keys: ["", ":state", ":new", ":lock"].map(|end| format!("guard:{{{name}}}{end}")),
             id: unique(),
+            lease: (2 * options.commit_within + Duration::from_secs(30)).as_millis() as u64,
             reader: Link::new(servers, options.timeout, is_async)?,
             writer: Link::new(servers, options.insert_timeout, is_async)?,
             job: Link::new(servers, JOB_TIMEOUT.max(options.insert_timeout), is_async)?,
             options,
             state: Mutex::default(),
             closed: watch::Sender::new(false),
-            task: OnceLock::new(),
         });
         if core.options.catch_up.is_some() {
-            let (worker, working) = (Arc::clone(&core), core.closed.subscribe());
-            let work = async move {
-                worker.work().await;
-                drop(working);
-            };
+            let work = Arc::clone(&core).work(core.closed.subscribe());
             if is_async {
-                drop(core.task.set(tokio::spawn(work).abort_handle()));
+                drop(tokio::spawn(work));
             } else {
                 std::thread::spawn(|| now(work));
             }
@@ -208,66 +189,68 @@ impl Core {
         Ok(core)
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
-        lock(&self.state)
+    async fn lookup<K: AsRef<[u8]>, Row, F: Future<Output = Option<Row>>>(
+        &self,
+        key: K,
+        fetch: impl FnOnce(K) -> F,
+    ) -> Option<Row> {
+        fetch(self.possible(vec![key]).await.pop()?).await
+    }
+
+    async fn lookup_many<K: AsRef<[u8]>, F: Future>(
+        &self,
+        keys: impl IntoIterator<Item = K>,
+        fetch: impl FnOnce(Vec<K>) -> F,
+    ) -> F::Output {
+        fetch(self.possible(keys.into_iter().collect()).await).await
     }
 
     /// The keys whose rows may exist. Never fails.
     async fn possible<K: AsRef<[u8]>>(&self, mut keys: Vec<K>) -> Vec<K> {
         let words: Vec<&[u8]> = keys.iter().map(AsRef::as_ref).collect();
-        // Before the query: afterwards the background may have added a key that the query missed.
-        let (late, is_paused): (Vec<bool>, _) = {
-            let state = self.state();
-            let late = words.iter().map(|word| state.waiting.contains(*word));
-            (late.collect(), state.resume_at.is_some_and(|at| Instant::now() < at))
-        };
-        let is_needed = !is_paused && !words.is_empty();
-        let found = if is_needed { self.query(&words).await } else { Ok(String::new()) };
+        let absent = self.absent(&words).await.inspect_err(|error| self.fail(error));
+        let mut absent = absent.unwrap_or_default().into_iter();
         let asked = keys.len();
-        match found {
-            Ok(found) => {
-                let mut absent =
-                    found.bytes().zip(late).map(|(digit, late)| digit == b'0' && !late);
-                keys.retain(|_| absent.next() != Some(true));
-            }
-            Err(error) => self.fail(&error),
-        }
-        let mut state = self.state();
-        state.stats.passed += keys.len() as u64;
-        state.stats.saved += (asked - keys.len()) as u64;
+        keys.retain(|_| absent.next() != Some(true));
+        let stats = &mut lock(&self.state).stats;
+        stats.passed += keys.len() as u64;
+        stats.saved += (asked - keys.len()) as u64;
         keys
     }
 
-    /// Of each key a digit: 1 if the filter has it.
-    async fn query(&self, keys: &[&[u8]]) -> Result<String> {
+    /// Of each key whether its row certainly does not exist. Empty if the filter is not queried.
+    async fn absent(&self, keys: &[&[u8]]) -> Result<Vec<bool>> {
         let now = Instant::now();
-        let (mut sha, is_verified) = {
-            let state = self.state();
-            let in_time = state.verify_at.is_some_and(|at| now <= at);
-            (state.sha.clone(), !state.token.is_empty() && in_time)
+        let (mut sha, is_verified, late): (_, _, Vec<bool>) = {
+            let state = lock(&self.state);
+            if keys.is_empty() || state.resume_at > Some(now) {
+                return Ok(Vec::new());
+            }
+            // Not after the query: the background may have added a key that the query missed.
+            let late = keys.iter().map(|key| state.waiting.contains(*key)).collect();
+            (state.sha.clone(), state.verify_at >= Some(now), late)
         };
-        if !is_verified {
+        if sha.is_empty() || !is_verified {
             sha = self.verify().await?;
         }
-        let mut answers = String::new();
+        let mut found = String::new();
         for batch in keys.chunks(BATCH) {
-            let mut evalsha = cmd("EVALSHA");
-            evalsha.arg(&sha).arg(2).arg(&self.keys[..2]).arg(batch);
-            let found: Option<String> = self.reader.send(&evalsha).await?;
-            answers += &found.ok_or(NOT_TRUSTED)?;
+            let words = (&sha, 2, &self.keys[..2], batch);
+            let digits: Option<String> = self.reader.send(cmd("EVALSHA").arg(words)).await?;
+            found += &digits.ok_or(NOT_TRUSTED)?;
         }
-        self.state().verify_at = Some(now + VERIFY);
-        Ok(answers)
+        lock(&self.state).verify_at = Some(now + VERIFY);
+        Ok(found.bytes().zip(late).map(|(digit, late)| digit == b'0' && !late).collect())
     }
 
     /// A failed lookup: whatever it is, the database is queried.
     fn fail(&self, error: &Error) {
-        let mut state = self.state();
-        let lost = std::mem::take(&mut state.token);
-        let is_lost = error.downcast_ref::<redis::RedisError>().and_then(redis::RedisError::code);
+        let mut state = lock(&self.state);
+        let sha = std::mem::take(&mut state.sha);
+        let code = error.downcast_ref().and_then(redis::RedisError::code);
         // Empty: another lookup has found it before.
-        if is_lost == Some("NOSCRIPT") && !lost.is_empty() {
-            state.lost = lost;
+        if code == Some("NOSCRIPT") && !sha.is_empty() {
+            state.lost = sha;
         }
         state.resume_at = Some(Instant::now() + PAUSE);
         state.stats.lookup_failures += 1;
@@ -277,62 +260,61 @@ impl Core {
 
     /// Learns the token, or makes a new one if the server has forgotten the script of the last one.
     async fn verify(&self) -> Result<String> {
+        let hash = |token: &str| Script::new(&lookup_script(token)).get_hash().to_string();
         let [_, mut token] = self.identity(&self.reader, "").await?;
-        let is_lost = !token.is_empty() && token == self.state().lost;
-        if is_lost {
+        if hash(&token) == lock(&self.state).lost {
             token = self.trust(&self.reader, "", "", "").await?;
         }
         if token.is_empty() {
             return Err(NOT_TRUSTED.into());
         }
-        let sha = Script::new(&lookup_script(&token)).get_hash().to_string();
-        let mut state = self.state();
-        (state.token, state.sha) = (token, sha.clone());
-        Ok(sha)
+        lock(&self.state).sha = hash(&token);
+        Ok(hash(&token))
     }
 
     async fn insert(&self, key: impl AsRef<[u8]>) -> Result<()> {
-        let key = key.as_ref();
         let begin = Instant::now();
-        let done = self.add(&[key]).await.and_then(|_| {
-            let in_time = begin.elapsed() <= self.options.commit_within / 2;
-            in_time.then_some(()).ok_or(TOO_LATE.into())
-        });
-        done.or_else(|error| {
-            let mut state = self.state();
-            state.stats.insert_failures += 1;
-            if !state.known {
-                return Err(error);
-            }
-            state.waiting.insert(key.to_vec());
-            drop(state);
-            self.warn("the filter takes keys later", &error);
-            Ok(())
-        })
-    }
-
-    /// Adds keys to the filters that exist; returns the identities of the servers that took them.
-    async fn add(&self, keys: &[impl ToRedisArgs + Sync]) -> Result<HashSet<String>> {
-        let mut servers = HashSet::new();
-        for batch in keys.chunks(BATCH) {
-            servers.insert(self.eval(&self.writer, &script("insert"), 3, batch).await?);
+        let error = match self.add(&[key.as_ref()]).await {
+            Ok(_) if begin.elapsed() <= self.options.commit_within / 2 => return Ok(()),
+            Ok(_) => "the filter took so long that a catch-up may miss the row".into(),
+            Err(error) => error,
+        };
+        let mut state = lock(&self.state);
+        state.stats.insert_failures += 1;
+        if !state.known {
+            return Err(error);
         }
-        Ok(servers)
+        state.waiting.insert(key.as_ref().to_vec());
+        drop(state);
+        self.warn("the filter takes keys later", &error);
+        Ok(())
     }
 
-    async fn build(&self, keys: impl Future<Output = Result<Keys>>) -> Result<()> {
+    /// Adds keys to the filters that exist. Returns the identity of the server that took all of
+    /// them; nothing if there is no key, or not one such server.
+    async fn add(&self, keys: &[impl ToRedisArgs]) -> Result<String> {
+        let mut servers = Vec::new();
+        for batch in keys.chunks(BATCH) {
+            servers.push(self.writer.send(&self.eval(&script("insert"), 3, batch)).await?);
+        }
+        servers.dedup();
+        Ok(if servers.len() == 1 { servers.remove(0) } else { String::new() })
+    }
+
+    async fn build<F: Future<Output = Result<Keys>>>(
+        &self,
+        keys: impl FnOnce() -> F,
+    ) -> Result<()> {
         let Options { capacity, error, commit_within, .. } = self.options;
         let words = (error, capacity, milliseconds(SystemTime::now()));
-        let [server, own, begin] =
-            self.eval::<[String; 3]>(&self.job, &script("reserve"), 3, words).await?;
+        let reserve = self.eval(&script("reserve"), 3, words);
+        let [server, own, begin]: [String; 3] = self.job.send(&reserve).await?;
         self.sleep(commit_within).await?; // now each row is in `keys`, or its key in the new filter
-        for batch in bulk::add(&self.keys[2], keys.await?, &["NOCREATE"]) {
+        for batch in bulk::add(&self.keys[2], keys().await?, &["NOCREATE"]) {
             self.job.query(&batch).await?;
         }
         self.trust(&self.job, &server, &begin, &own).await?;
-        let mut state = self.state();
-        state.stats.builds += 1;
-        state.resume_at = None;
+        lock(&self.state).stats.builds += 1;
         Ok(())
     }
 
@@ -340,43 +322,42 @@ impl Core {
     async fn tick(&self) -> Result<()> {
         // Read before the waiting keys, which are covered up to this time.
         let clock = milliseconds(SystemTime::now());
-        let waiting: Vec<Vec<u8>> = self.state().waiting.iter().cloned().collect();
-        let servers = self.add(&waiting).await?;
-        let is_later = self.options.on_unavailable == OnUnavailable::Later;
-        let covers = match (servers.len(), waiting.is_empty() && is_later) {
-            (1, _) => servers.into_iter().next().unwrap_or_default(),
-            (_, true) => "all".into(),
-            _ => String::new(),
-        };
+        let waiting: Vec<Vec<u8>> = lock(&self.state).waiting.iter().cloned().collect();
+        let mut covers = self.add(&waiting).await?;
+        if waiting.is_empty() && self.options.on_unavailable == OnUnavailable::Later {
+            covers = "all".into();
+        }
         let [stale, refresh] = [STALE, self.options.refresh].map(|span| span.as_millis() as u64);
         // A guard that ends makes no catch-up: the others would wait for it.
-        let lease = if *self.closed.borrow() { 0 } else { self.lease() };
+        let lease = if *self.closed.borrow() { 0 } else { self.lease };
         let words = (clock, &self.id, covers, stale, refresh, lease);
-        let reply: Vec<String> = self.eval(&self.writer, &script("tick"), 4, words).await?;
+        let reply: Vec<String> = self.writer.send(&self.eval(&script("tick"), 4, words)).await?;
         if reply[0] == "no primary" {
-            self.state().token.clear();
+            lock(&self.state).sha.clear();
             self.writer.leave();
         }
         if reply[1] == "1" {
-            let mut state = self.state();
+            let mut state = lock(&self.state);
             state.known = true;
             state.stats.late += waiting.len() as u64;
             for key in waiting {
                 state.waiting.remove(&key);
             }
         }
-        if let [_, _, server, since, begin] = &reply[..] {
+        let [_, _, server, since, begin] = &reply[..] else { return Ok(()) };
+        let mut catch_up = pin!(self.catch_up(server, since, begin));
+        let mut closed = pin!(self.closed());
+        let done = poll_fn(|context| {
+            if closed.as_mut().poll(context).is_ready() {
+                return Poll::Ready(Err(CLOSED.into()));
+            }
             // A panic of the callback is an error: without its background a guard never catches up.
-            let mut catch_up = pin!(self.catch_up(server, since, begin));
-            let done = poll_fn(|context| {
-                catch_unwind(AssertUnwindSafe(|| catch_up.as_mut().poll(context)))
-                    .unwrap_or_else(|_| Poll::Ready(Err("catch_up panicked".into())))
-            });
-            let done = done.await;
-            self.state().stats.catch_up_failures += u64::from(done.is_err());
-            return done;
-        }
-        Ok(())
+            catch_unwind(AssertUnwindSafe(|| catch_up.as_mut().poll(context)))
+                .unwrap_or_else(|_| Poll::Ready(Err("catch_up panicked".into())))
+        });
+        let done = done.await;
+        lock(&self.state).stats.catch_up_failures += u64::from(done.is_err());
+        done
     }
 
     /// Adds the keys of the rows that the filter may lack, and trusts it.
@@ -392,21 +373,12 @@ impl Core {
         while rows.peek().is_some() {
             let batch: Vec<Vec<u8>> = rows.by_ref().take(BATCH).collect();
             self.add(&batch).await?;
-            let mut keep = cmd("SET");
-            keep.arg(&self.keys[3]).arg(&self.id).arg("XX").arg("PX").arg(self.lease());
-            self.writer.query(&keep).await?;
+            let words = (&self.keys[3], &self.id, "XX", "PX", self.lease);
+            self.writer.query(cmd("SET").arg(words)).await?;
         }
         self.trust(&self.writer, server, begin, "").await?;
-        let mut state = self.state();
-        state.stats.catch_ups += 1;
-        state.resume_at = None;
+        lock(&self.state).stats.catch_ups += 1;
         Ok(())
-    }
-
-    /// Milliseconds for which the others leave a catch-up to this guard; 0: it makes none.
-    fn lease(&self) -> u64 {
-        let lease = (2 * self.options.commit_within + Duration::from_secs(30)).as_millis() as u64;
-        if self.options.catch_up.is_some() { lease } else { 0 }
     }
 
     /// Marks the filter as trusted, by a script that this server process alone has: a new one if
@@ -418,62 +390,55 @@ impl Core {
             [process, _] = self.identity(link, &token).await?;
         }
         let words = [server, begin, &self.id, own, &token, &process];
-        self.eval(link, &script("trust"), 4, &words).await
+        let token = link.send(&self.eval(&script("trust"), 4, &words)).await?;
+        lock(&self.state).resume_at = None;
+        Ok(token)
     }
 
-    /// The identity of the server, and the token in use. From then on the server has the script of
-    /// `token`.
+    /// The identity of the server, and the token in use. The server then has the script of `token`.
     async fn identity(&self, link: &Link, token: &str) -> Result<[String; 2]> {
-        self.eval(link, &lookup_script(token), 2, None::<&str>).await
+        link.send(&self.eval(&lookup_script(token), 2, None::<&str>)).await
     }
 
-    async fn eval<T: FromRedisValue>(
-        &self,
-        link: &Link,
-        script: &str,
-        keys: usize,
-        words: impl ToRedisArgs + Send,
-    ) -> Result<T> {
-        link.send(cmd("EVAL").arg(script).arg(keys).arg(&self.keys[..keys]).arg(words)).await
+    fn eval(&self, script: &str, keys: usize, words: impl ToRedisArgs) -> Cmd {
+        cmd("EVAL").arg((script, keys, &self.keys[..keys], words)).to_owned()
     }
 
-    async fn work(&self) {
-        loop {
+    /// The background. `close` waits until it has dropped its receiver.
+    async fn work(self: Arc<Self>, _working: watch::Receiver<bool>) {
+        while !*self.closed.borrow() {
             if let Err(error) = self.tick().await {
                 self.warn("the background of the guard failed", &error);
             }
-            if self.sleep(TICK).await.is_err() {
-                return;
-            }
+            drop(self.sleep(TICK).await);
         }
+    }
+
+    /// Waits for the end of the guard.
+    async fn closed(&self) {
+        drop(self.closed.subscribe().wait_for(|is_closed| *is_closed).await);
     }
 
     /// Fails if the guard was closed.
     async fn sleep(&self, duration: Duration) -> Result<()> {
-        let mut closed = self.closed.subscribe();
-        let closed = async { timeout(duration, closed.wait_for(|is_closed| *is_closed)).await };
-        self.job.run(closed).await.map_or(Ok(()), |_| Err("the guard was closed".into()))
+        let closed = self.job.run(async { timeout(duration, self.closed()).await });
+        closed.await.map_or(Ok(()), |()| Err(CLOSED.into()))
     }
 
     /// Ends the background, and adds late keys if the server is there.
     async fn close(&self) {
         self.closed.send_replace(true);
         drop(self.job.run(async { timeout(CLOSE, self.closed.closed()).await }).await);
-        let known = self.state().known;
-        if known && self.tick().await.is_ok() && self.state().waiting.is_empty() {
-            let mut leave = cmd("HDEL");
-            leave.arg(&self.keys[1]).arg(format!("late:{}", self.id));
-            drop(self.writer.query(&leave).await);
+        let known = lock(&self.state).known;
+        if known && self.tick().await.is_ok() && lock(&self.state).waiting.is_empty() {
+            let words = (&self.keys[1], format!("late:{}", self.id));
+            drop(self.writer.query(cmd("HDEL").arg(words)).await);
         }
     }
 
-    fn stats(&self) -> Stats {
-        self.state().stats
-    }
-
     /// Logs each kind at most once a second.
-    fn warn(&self, what: &'static str, error: &dyn Display) {
-        let mut state = self.state();
+    fn warn(&self, what: &'static str, error: &Error) {
+        let mut state = lock(&self.state);
         let now = Instant::now();
         if state.log_at.get(what).is_none_or(|&log_at| now >= log_at) {
             state.log_at.insert(what, now + Duration::from_secs(1));
@@ -485,51 +450,29 @@ impl Core {
 
 twins! {
     /// A filter of all keys in front of a database. Lookups never hide a row, and never fail
-    /// because of the filter. Threads may share it, and so may tasks an [`AsyncGuard`].
+    /// because of the filter. Threads may share a `Guard`, and tasks an [`AsyncGuard`].
     ///
-    /// - `insert` the key first, then write the row, which commits within `commit_within` of the
-    ///   call of `insert` or never. If `insert` fails, do not write the row.
-    /// - `lookup` queries the database unless there certainly is no row.
-    /// - README.md of the library for Python has what else the caller must do.
+    /// Call `insert` first, then write the row, which commits within `commit_within` of the call of
+    /// `insert` or never. README.md of the library for Python has the other rules.
     ///
     /// Dropping a `Guard` ends its background thread, and adds late keys if the server is there. It
     /// waits 2 seconds at most for a `catch_up` that runs, and `insert_timeout` at most for each
-    /// reply. At the end of an `AsyncGuard` call [`close`](AsyncGuard::close), which does the same.
+    /// reply. At the end of an `AsyncGuard` call [`close`](AsyncGuard::close).
     Guard, AsyncGuard, new(options: Options),
     /// What happened so far in this process.
-    stats -> Stats;
+    stats(core) -> Stats = lock(&core.state).stats;
 
+    /// Returns `fetch(key)`, or None without calling `fetch` if the row certainly does not exist.
+    fn lookup<K: AsRef<[u8]>, Row>(&self, key: K; fetch(key: K) -> Option<Row>) -> Option<Row>;
+    /// Calls `fetch` once, with those keys whose rows may exist. There may be none.
+    fn lookup_many<K: AsRef<[u8]>, Rows>(&self, keys: impl IntoIterator<Item = K>;
+        fetch(keys: Vec<K>) -> Rows) -> Rows;
     /// Adds a key before its row is written. If it fails, do not write the row: try again.
     fn insert(&self, key: impl AsRef<[u8]>) -> Result<()>;
-}
-
-impl Guard {
-    /// Returns `fetch(key)`. If the row certainly does not exist, returns None without calling
-    /// `fetch`.
-    pub fn lookup<K: AsRef<[u8]>, Row>(
-        &self,
-        key: K,
-        fetch: impl FnOnce(K) -> Option<Row>,
-    ) -> Option<Row> {
-        now(self.0.possible(vec![key])).pop().and_then(fetch)
-    }
-
-    /// `fetch` of those keys whose rows may exist, in one call, with an empty vector if there is
-    /// none.
-    pub fn lookup_many<K: AsRef<[u8]>, Rows>(
-        &self,
-        keys: impl IntoIterator<Item = K>,
-        fetch: impl FnOnce(Vec<K>) -> Rows,
-    ) -> Rows {
-        fetch(now(self.0.possible(keys.into_iter().collect())))
-    }
-
     /// Fills a new filter with all keys and puts it in the place of the old one. If it fails, the
     /// old one stays. `keys` must read the database when it is called, not before. Run it again
     /// before the filter holds more than `capacity`, or if many rows were deleted.
-    pub fn build(&self, keys: impl FnOnce() -> Result<Keys>) -> Result<()> {
-        now(self.0.build(async { keys() }))
-    }
+    fn build(&self; keys() -> Result<Keys>) -> Result<()>;
 }
 
 impl Drop for Guard {
@@ -539,30 +482,7 @@ impl Drop for Guard {
 }
 
 impl AsyncGuard {
-    /// As [`Guard::lookup`].
-    pub async fn lookup<K: AsRef<[u8]>, Row, F: Future<Output = Option<Row>>>(
-        &self,
-        key: K,
-        fetch: impl FnOnce(K) -> F,
-    ) -> Option<Row> {
-        fetch(self.0.possible(vec![key]).await.pop()?).await
-    }
-
-    /// As [`Guard::lookup_many`].
-    pub async fn lookup_many<K: AsRef<[u8]>, F: Future>(
-        &self,
-        keys: Vec<K>,
-        fetch: impl FnOnce(Vec<K>) -> F,
-    ) -> F::Output {
-        fetch(self.0.possible(keys).await).await
-    }
-
-    /// As [`Guard::build`]; `keys` must read the database when it is awaited.
-    pub async fn build(&self, keys: impl Future<Output = Result<Keys>>) -> Result<()> {
-        self.0.build(keys).await
-    }
-
-    /// Ends the background, and adds late keys if the server is there.
+    /// As the end of a [`Guard`], but cancels a `catch_up` that runs.
     pub async fn close(self) {
         self.0.close().await;
     }
@@ -570,20 +490,17 @@ impl AsyncGuard {
 
 impl Drop for AsyncGuard {
     fn drop(&mut self) {
-        if let Some(task) = self.0.task.get() {
-            task.abort();
-        }
+        self.0.closed.send_replace(true);
     }
 }
 
+const CLOSED: &str = "the guard was closed";
 const NOT_TRUSTED: &str = "the filter is not trusted, or there is none";
-const TOO_LATE: &str = "the filter took so long that a catch-up may miss the row";
 
 /// The scripts: guard.lua says what they do. The libraries in all languages have the same ones.
 fn section(name: &str) -> &'static str {
-    let mut sections =
-        include_str!("guard.lua").split("\n--- ").filter_map(|part| part.split_once('\n'));
-    sections.find(|(found, _)| *found == name).map_or("", |(_, text)| text)
+    let mut sections = include_str!("guard.lua").split("\n--- ");
+    sections.find_map(|text| text.strip_prefix(name)?.strip_prefix('\n')).unwrap_or_default()
 }
 
 fn script(name: &str) -> String {

@@ -222,10 +222,6 @@ impl Core {
         let known = self.read(&self.writer, true).await?;
         self.add(&known.marks).await
     }
-
-    fn failures(&self) -> u64 {
-        self.failures.load(Ordering::Relaxed)
-    }
 }
 
 twins! {
@@ -235,7 +231,7 @@ twins! {
     /// the error rate.
     ShardedFilter, AsyncShardedFilter, new(),
     /// How often the descriptor or a shard gave no answer: a metric to watch.
-    failures -> u64;
+    failures(core) -> u64 = core.failures.load(Ordering::Relaxed);
 
     /// Of each item true, false (certainly not added) or None (no answer that can be trusted).
     fn has(&self, items: &[impl AsRef<[u8]>]) -> Vec<Option<bool>>;

@@ -1,31 +1,35 @@
 //! One description of a type for its blocking form and its form for tokio.
 
 /// `pub struct SYNC` and `pub struct ASYNC` over one `Core`, with these of its methods. SYNC runs
-/// them by `now`, and ASYNC awaits them. The method after `new` is the same in both.
+/// them by `now`, and ASYNC awaits them. The method after `new` is the same in both. A callback
+/// follows `;`. For ASYNC and `Core` it returns a future.
 macro_rules! twins {
-    ($(#[$about:meta])* $sync:ident, $asynchronous:ident, new($($option:ident: $kind:ty),*)
-       $(, $(#[$says:meta])* $get:ident -> $value:ty)?;
+    ($(#[$about:meta])* $sync:ident, $asynchronous:ident, new($($option:ident: $kind:ty)?)
+       $(, $(#[$says:meta])* $get:ident($core:ident) -> $value:ty = $how:expr)?;
      $($(#[$does:meta])*
-       fn $name:ident$(<$generic:ident: $bound:path>)?(&self $(, $word:ident: $type:ty)*)
-           -> $result:ty;)*) => {
+       fn $name:ident$(<$($generic:ident$(: $bound:path)?),+>)?(&self $(, $word:ident: $type:ty)*
+           $(; $callback:ident($($given:ident: $gift:ty)?) -> $found:ty)?) -> $result:ty;)*) => {
         $(#[$about])*
         pub struct $sync(std::sync::Arc<Core>);
 
         impl $sync {
             /// Takes addresses and credentials, with connections and timeouts of its own.
-            pub fn new(servers: impl Into<Servers>, name: &str $(, $option: $kind)*)
+            pub fn new(servers: impl Into<Servers>, name: &str $(, $option: $kind)?)
                 -> Result<Self> {
-                Ok(Self(Core::new(&servers.into(), name, false $(, $option)*)?.into()))
+                Ok(Self(Core::new(&servers.into(), name, false $(, $option)?)?.into()))
             }
 
             $($(#[$does])*
-            pub fn $name$(<$generic: $bound>)?(&self $(, $word: $type)*) -> $result {
-                crate::link::now(self.0.$name($($word),*))
+            pub fn $name$(<$($generic$(: $bound)?),+>)?(&self $(, $word: $type)*
+                $(, $callback: impl FnOnce($($gift)?) -> $found)?) -> $result {
+                crate::link::now(self.0.$name($($word,)*
+                    $(|$($given)?| std::future::ready($callback($($given)?)))?))
             })*
 
             $($(#[$says])*
             pub fn $get(&self) -> $value {
-                self.0.$get()
+                let $core = &*self.0;
+                $how
             })?
         }
 
@@ -34,19 +38,21 @@ macro_rules! twins {
 
         impl $asynchronous {
             #[doc = concat!("As [`", stringify!($sync), "::new`].")]
-            pub fn new(servers: impl Into<Servers>, name: &str $(, $option: $kind)*)
+            pub fn new(servers: impl Into<Servers>, name: &str $(, $option: $kind)?)
                 -> Result<Self> {
-                Ok(Self(Core::new(&servers.into(), name, true $(, $option)*)?.into()))
+                Ok(Self(Core::new(&servers.into(), name, true $(, $option)?)?.into()))
             }
 
             $($(#[$does])*
-            pub async fn $name$(<$generic: $bound>)?(&self $(, $word: $type)*) -> $result {
-                self.0.$name($($word),*).await
+            pub async fn $name<$($($generic$(: $bound)?,)+)? $(F: Future<Output = $found>)?>(
+                &self $(, $word: $type)* $(, $callback: impl FnOnce($($gift)?) -> F)?) -> $result {
+                self.0.$name($($word,)* $($callback)?).await
             })*
 
             $($(#[$says])*
             pub fn $get(&self) -> $value {
-                self.0.$get()
+                let $core = &*self.0;
+                $how
             })?
         }
     };

@@ -93,12 +93,12 @@ async fn a_guard_for_tokio_does_the_same_and_catches_up() {
     let guard = AsyncGuard::new(&client, "rust:async", options).unwrap();
     let task = tokio::spawn(async move {
         let keys = (0..100).map(|i| format!("user:{i}").into_bytes());
-        guard.build(async { Ok(Box::new(keys) as Keys) }).await.unwrap();
+        guard.build(async || Ok(Box::new(keys) as Keys)).await.unwrap();
         guard.insert("new").await.unwrap();
         for key in ["user:1", "new"] {
             assert_eq!(guard.lookup(key, async |_| Some(1)).await, Some(1));
         }
-        let all = (0..100).map(|i| format!("absent:{i}")).collect();
+        let all = (0..100).map(|i| format!("absent:{i}"));
         assert!(guard.lookup_many(all, async |keys| keys.len()).await < 5, "{:?}", guard.stats());
         while guard.stats().catch_ups == 0 {
             tokio::time::sleep(Duration::from_millis(20)).await;
@@ -175,7 +175,7 @@ async fn the_end_of_a_guard_for_tokio_ends_a_catch_up_that_hangs() {
     };
     let options = refreshed().catch_up_async(hangs);
     let guard = AsyncGuard::new(&client, "rust:hangs:tokio", options).unwrap();
-    guard.build(async { Ok(Box::new(std::iter::empty()) as Keys) }).await.unwrap();
+    guard.build(async || Ok(Box::new(std::iter::empty()) as Keys)).await.unwrap();
     let minute = Duration::from_secs(60);
     tokio::time::timeout(minute, calls.recv()).await.unwrap().unwrap();
     let begin = Instant::now();
@@ -191,7 +191,7 @@ async fn a_catch_up_for_tokio_that_panicked_is_tried_again() {
     let rows = panics_once();
     let options = refreshed().catch_up_async(move |since| std::future::ready(rows(since)));
     let guard = AsyncGuard::new(&client, "rust:panic:tokio", options).unwrap();
-    guard.build(async { Ok(Box::new(std::iter::empty()) as Keys) }).await.unwrap();
+    guard.build(async || Ok(Box::new(std::iter::empty()) as Keys)).await.unwrap();
     let end = Instant::now() + Duration::from_secs(60);
     while guard.stats().catch_ups == 0 && Instant::now() < end {
         tokio::time::sleep(Duration::from_millis(20)).await;
