@@ -2,15 +2,13 @@
 //! `redis-bloom create --shards` makes them.
 
 use std::collections::HashMap;
-use std::fmt::Display;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use redis::cmd;
 use redis_bloom_sharding::{BASE_MARK, Descriptor, marks, shard_of};
 
-use crate::link::{Link, Result, Servers, lock};
+use crate::link::{Error, Link, Result, Servers, lock};
 use crate::twins::twins;
 
 /// After a failure, how long a shard, or the descriptor, is not queried.
@@ -19,9 +17,6 @@ const PAUSE: Duration = Duration::from_secs(1);
 const TIMEOUT: Duration = Duration::from_millis(100);
 const ADD_TIMEOUT: Duration = Duration::from_secs(1);
 const TOO_OLD: &str = "the descriptor is too old";
-
-/// The items that have an answer that can be trusted.
-type Answers<'a> = HashMap<&'a [u8], bool>;
 
 /// The items of each shard that has some.
 fn group<'a>(shards: u16, items: &[&'a [u8]]) -> HashMap<usize, Vec<&'a [u8]>> {
@@ -34,32 +29,28 @@ fn group<'a>(shards: u16, items: &[&'a [u8]]) -> HashMap<usize, Vec<&'a [u8]>> {
 
 struct Known {
     descriptor: Descriptor,
-    /// Of the shards of the current generation.
-    marks: Vec<String>,
+    marks: Vec<String>, // of the shards of the current generation
+    poll: Duration,
     read_at: Instant,
 }
 
 impl Known {
-    fn poll(&self) -> Duration {
-        Duration::from_secs(self.descriptor.poll)
-    }
-
     /// Fails when the descriptor is older than two times `poll`: a rebuild relies on every addition
     /// being done by then.
     fn check_age(&self) -> Result<()> {
-        let limit = self.poll().saturating_mul(2);
+        let limit = self.poll.saturating_mul(2);
         if self.read_at.elapsed() > limit { Err(TOO_OLD.into()) } else { Ok(()) }
     }
 }
 
 /// Whether a filter is gone: lost, or an old shard after a rebuild.
-fn is_gone(error: &dyn Display) -> bool {
+fn is_gone(error: &Error) -> bool {
     let text = error.to_string();
     ["WRONGTYPE", "wrong kind", "not found"].iter().any(|words| text.contains(words))
 }
 
 /// Whether an error may come from a descriptor that is out of date.
-fn is_stale(error: &dyn Display) -> bool {
+fn is_stale(error: &Error) -> bool {
     let text = error.to_string();
     is_gone(error) || text.contains("belongs to shard") || text == TOO_OLD
 }
@@ -69,9 +60,8 @@ struct Core {
     reader: Link,
     writer: Link,
     known: Mutex<Option<Arc<Known>>>,
-    /// By key: when it may be queried again.
-    resume_at: Mutex<HashMap<Vec<u8>, Instant>>,
-    failures: AtomicU64,
+    resume_at: Mutex<HashMap<Vec<u8>, Instant>>, // by key: when it may be queried again
+    failures: Mutex<u64>,
 }
 
 impl Core {
@@ -80,9 +70,9 @@ impl Core {
             name: name.to_string(),
             reader: Link::new(servers, TIMEOUT, is_async)?,
             writer: Link::new(servers, ADD_TIMEOUT, is_async)?,
-            known: Mutex::new(None),
-            resume_at: Mutex::new(HashMap::new()),
-            failures: AtomicU64::new(0),
+            known: Mutex::default(),
+            resume_at: Mutex::default(),
+            failures: Mutex::default(),
         })
     }
 
@@ -90,17 +80,15 @@ impl Core {
     async fn read(&self, link: &Link, again: bool) -> Result<Arc<Known>> {
         let now = Instant::now();
         let known = lock(&self.known).clone();
-        if let Some(known) = known
-            && !again
-            && now - known.read_at < known.poll()
-        {
+        if let Some(known) = known.filter(|known| !again && now - known.read_at < known.poll) {
             return Ok(known);
         }
         let fields: Vec<(Vec<u8>, Vec<u8>)> = link.send(cmd("HGETALL").arg(&self.name)).await?;
         let read = Descriptor::parse(fields.iter().map(|(field, value)| (&field[..], &value[..])));
         let read = read.map(|descriptor| {
             let marks = marks(descriptor.current.shards());
-            Arc::new(Known { descriptor, marks, read_at: now })
+            let poll = Duration::from_secs(descriptor.poll);
+            Arc::new(Known { descriptor, marks, poll, read_at: now })
         });
         let mut known = lock(&self.known);
         // A newer one may have been read in the meantime. If this one cannot be used, an older one
@@ -112,71 +100,59 @@ impl Core {
     }
 
     async fn has<T: AsRef<[u8]>>(&self, items: &[T]) -> Vec<Option<bool>> {
-        let items: Vec<&[u8]> = items.iter().map(AsRef::as_ref).collect();
         let mut answers = HashMap::new();
-        let stale = self.query(&items, &mut answers, false).await;
-        if !stale.is_empty() {
-            self.query(&stale, &mut answers, true).await;
-        }
-        items.iter().map(|item| answers.get(item).copied()).collect()
-    }
-
-    /// Puts answers into `answers`; returns the items to query again, by a descriptor that is read
-    /// again.
-    async fn query<'a>(
-        &self,
-        items: &[&'a [u8]],
-        answers: &mut Answers<'a>,
-        again: bool,
-    ) -> Vec<&'a [u8]> {
-        let name = self.name.as_bytes();
-        if self.may_query(name) && self.read(&self.reader, again).await.is_err() {
-            self.fail(name);
-        }
-        // If it could not be read, the last one: its shards answer for themselves.
-        let Some(known) = lock(&self.known).clone() else { return Vec::new() };
-        let Descriptor { current, base, .. } = &known.descriptor;
-        let mut stale = Vec::new();
-        for (shard, items) in group(current.shards(), items) {
-            let (key, mark) = (&current.keys[shard], &known.marks[shard]);
-            stale.extend(self.ask(key, mark, items, answers, again).await);
-        }
-        let absent = items.iter().copied().filter(|item| answers.get(item) == Some(&false));
-        let absent: Vec<_> = absent.collect();
-        if let Some(key) = base.as_ref().filter(|_| !absent.is_empty()) {
-            stale.extend(self.ask(key, BASE_MARK, absent, answers, again).await);
-        }
-        stale
-    }
-
-    async fn ask<'a>(
-        &self,
-        key: &[u8],
-        mark: &str,
-        items: Vec<&'a [u8]>,
-        answers: &mut Answers<'a>,
-        again: bool,
-    ) -> Vec<&'a [u8]> {
-        for item in &items {
-            answers.remove(item);
-        }
-        if !self.may_query(key) {
-            return Vec::new();
-        }
-        let query = cmd("BF.MEXISTS").arg(key).arg(&items).arg(mark).to_owned();
-        match self.reader.send::<Vec<bool>>(&query).await {
-            Ok(found) => {
-                let is_complete = found.get(items.len()) == Some(&true);
-                let found = items.into_iter().zip(found);
-                answers.extend(found.filter(|&(_, found)| found || is_complete));
-                if !is_complete {
-                    self.fail(key);
+        let mut rest: Vec<&[u8]> = items.iter().map(AsRef::as_ref).collect();
+        for again in [false, true] {
+            if rest.is_empty() {
+                break;
+            }
+            let name = self.name.as_bytes();
+            if self.may_query(name) && self.read(&self.reader, again).await.is_err() {
+                self.fail(name);
+            }
+            // If it could not be read, the last one: its shards answer for themselves.
+            let Some(known) = lock(&self.known).clone() else { break };
+            let Descriptor { current, base, .. } = &known.descriptor;
+            let mut stale = Vec::new();
+            for (shard, items) in group(current.shards(), &rest) {
+                let (key, mark) = (&current.keys[shard], &known.marks[shard]);
+                match self.query(key, mark, &items).await {
+                    Ok(found) => answers.extend(items.into_iter().zip(found)),
+                    Err(_) if again => self.fail(key),
+                    Err(_) => stale.extend(items),
                 }
             }
-            Err(error) if is_stale(&error) && !again => return items,
-            Err(_) => self.fail(key),
+            if let Some(key) = base {
+                // The base may have the items that their shards do not have.
+                rest.retain(|item| answers.get(item) == Some(&Some(false)));
+                answers.extend(rest.iter().map(|item| (*item, None))); // until the base answers
+                match self.query(key, BASE_MARK, &rest).await {
+                    Ok(found) => answers.extend(rest.into_iter().zip(found)),
+                    Err(_) if again => self.fail(key),
+                    Err(_) => stale.extend(rest),
+                }
+            }
+            rest = stale;
         }
-        Vec::new()
+        items.iter().map(|item| answers.get(item.as_ref()).copied().flatten()).collect()
+    }
+
+    /// For each item the answer, if it can be trusted; nothing if there is no reply. Fails if the
+    /// descriptor may be out of date.
+    async fn query(&self, key: &[u8], mark: &str, items: &[&[u8]]) -> Result<Vec<Option<bool>>> {
+        if items.is_empty() || !self.may_query(key) {
+            return Ok(Vec::new());
+        }
+        let found = self.reader.send(cmd("BF.MEXISTS").arg((key, items, mark))).await;
+        let found: Vec<bool> = match found {
+            Err(error) if is_stale(&error) => return Err(error),
+            found => found.unwrap_or_default(),
+        };
+        let is_complete = found.get(items.len()) == Some(&true);
+        if !is_complete {
+            self.fail(key);
+        }
+        Ok(found.into_iter().map(|found| (found || is_complete).then_some(found)).collect())
     }
 
     fn may_query(&self, key: &[u8]) -> bool {
@@ -184,7 +160,7 @@ impl Core {
     }
 
     fn fail(&self, key: &[u8]) {
-        self.failures.fetch_add(1, Ordering::Relaxed);
+        *lock(&self.failures) += 1;
         lock(&self.resume_at).insert(key.to_vec(), Instant::now() + PAUSE);
     }
 
@@ -199,18 +175,16 @@ impl Core {
     async fn add_once(&self, items: &[&[u8]], again: bool) -> Result<()> {
         let known = self.read(&self.writer, again).await?;
         let filled = known.descriptor.filled();
-        let filled =
-            filled.map_err(|error| format!("the next generation cannot be read: {error}"))?;
+        let filled = filled.map_err(|why| format!("the next generation cannot be read: {why}"))?;
         for generation in filled {
+            // After a rebuild, until its shards are gone.
+            let is_old = generation.number < known.descriptor.current.number;
             for (shard, items) in group(generation.shards(), items) {
                 known.check_age()?;
-                let mut insert = cmd("BF.INSERT");
-                insert.arg(&generation.keys[shard]).arg("NOCREATE").arg("ITEMS").arg(items);
-                match self.writer.send::<Vec<bool>>(&insert).await {
-                    // An old shard is gone, and the current ones have the items.
-                    Err(error)
-                        if generation.number < known.descriptor.current.number
-                            && is_gone(&error) => {}
+                let words = (&generation.keys[shard], "NOCREATE", "ITEMS", items);
+                match self.writer.send::<Vec<bool>>(cmd("BF.INSERT").arg(words)).await {
+                    // The current shards have the items.
+                    Err(error) if is_old && is_gone(&error) => {}
                     result => drop(result?),
                 }
             }
@@ -231,7 +205,7 @@ twins! {
     /// the error rate.
     ShardedFilter, AsyncShardedFilter, new(),
     /// How often the descriptor or a shard gave no answer: a metric to watch.
-    failures(core) -> u64 = core.failures.load(Ordering::Relaxed);
+    failures(core) -> u64 = *lock(&core.failures);
 
     /// Of each item true, false (certainly not added) or None (no answer that can be trusted).
     fn has(&self, items: &[impl AsRef<[u8]>]) -> Vec<Option<bool>>;
