@@ -8,8 +8,7 @@ use redis::{Cmd, cmd};
 use crate::link::{Link, Result, Servers};
 use crate::twins::twins;
 
-/// For each reply.
-const TIMEOUT: Duration = Duration::from_secs(1);
+const TIMEOUT: Duration = Duration::from_secs(1); // for each reply
 
 /// How a filter of seen items works. `SeenOptions::new(capacity)` has the defaults.
 #[derive(Clone, Debug)]
@@ -91,10 +90,9 @@ impl Core {
         let mut mine = Vec::new();
         let known = async {
             for item in items {
-                let mut claim = cmd("SET");
-                claim.arg(self.claim_of(&item)).arg("").arg("NX");
-                claim.arg("PX").arg(self.options.lease.as_millis() as u64);
-                if self.link.send::<Option<String>>(&claim).await?.is_some() {
+                let lease = self.options.lease.as_millis() as u64;
+                let words = (self.claim_of(&item), "", "NX", "PX", lease);
+                if self.link.send::<Option<String>>(cmd("SET").arg(words)).await?.is_some() {
                     mine.push(item);
                 }
             }
@@ -135,13 +133,11 @@ twins! {
     /// Marks an item as seen. Returns whether it was new.
     fn add(&self, item: impl AsRef<[u8]>) -> Result<bool>;
     /// Marks items as seen. Returns for each whether it was new.
-    fn add_many(&self, items: impl IntoIterator<Item: AsRef<[u8]>>)
-        -> Result<Vec<bool>>;
+    fn add_many(&self, items: impl IntoIterator<Item: AsRef<[u8]>>) -> Result<Vec<bool>>;
     /// Whether the item was seen; no is certain. Nothing changes.
     fn has(&self, item: impl AsRef<[u8]>) -> Result<bool>;
     /// Returns for each item whether it was seen. Nothing changes.
-    fn has_many(&self, items: impl IntoIterator<Item: AsRef<[u8]>>)
-        -> Result<Vec<bool>>;
+    fn has_many(&self, items: impl IntoIterator<Item: AsRef<[u8]>>) -> Result<Vec<bool>>;
     /// Those of the items that nobody has done or has claimed: they are the caller's now.
     fn claim<T: AsRef<[u8]>>(&self, items: impl IntoIterator<Item = T>) -> Result<Vec<T>>;
     /// Marks a claimed item as seen, after its work is stored, and ends the claim.
