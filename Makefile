@@ -381,10 +381,10 @@ doc: ## Build the API documentation, no warnings
 bench: build ## Measure, with PEERS if given; writes docs/internals/benchmarks.md and the pages of its parts
 	@scripts/setup bench
 	cargo build --release --example floor $(LOCKED)
-	@if [[ "$(or $(BENCH),in-process)" == *in-process* ]]; then cargo bench --bench filter $(LOCKED); fi
+	@if [[ "$(or $(BENCH),in-process)" == *in-process* ]]; then cargo bench -p redis-bloom-benches --bench filter $(LOCKED); fi
 	@if [[ "$(or $(BENCH),tool)" == *tool* ]]; then $(MAKE) --no-print-directory cli; fi
 	REDIS_BLOOM_SO="$$(realpath "$(SO)")" FLOOR_SO="$$(realpath "$(FLOOR)")" REDIS_BLOOM_TOOL="$(TOOL)" \
-		cargo bench --bench suite $(LOCKED) -- $(BENCH)
+		cargo bench -p redis-bloom-benches --bench suite $(LOCKED) -- $(BENCH)
 
 .PHONY: pictures
 pictures: build ## Run the tool in a terminal, and write docs/pictures/cli-*.svg

@@ -1,8 +1,9 @@
 //! Nanoseconds per item in one process, without a server: add, hit and miss, for sizes, rates,
 //! growth and item lengths.
 //!
-//! `cargo bench --bench filter` prints criterion's report. `make bench` also tabulates the results
-//! in `docs/internals/benchmarks/in-process.md`. With `-- pages` it prints the table of `pages.rs`.
+//! `cargo bench -p redis-bloom-benches --bench filter` prints criterion's report. `make bench` also
+//! tabulates the results in `docs/internals/benchmarks/in-process.md`. With `-- pages` it prints
+//! the table of `pages.rs`.
 //!
 //! One filter serves all three measurements, because filling 100 million items takes longer than
 //! querying:

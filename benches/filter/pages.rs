@@ -1,8 +1,9 @@
 //! Pages that split: memory, rate, and CPU time of an item in batches of 100, in one process.
 //!
-//! `cargo bench --bench filter -- pages` prints a table in Markdown; `-- pages 800000` leaves out
-//! larger filters. The filters take turns. The least time of all rounds counts, because other
-//! programs of a busy machine only add to it. Time is CPU time of the thread.
+//! `cargo bench -p redis-bloom-benches --bench filter -- pages` prints a table in Markdown;
+//! `-- pages 800000` leaves out larger filters. The filters take turns. The least time of all
+//! rounds counts, because other programs of a busy machine only add to it. Time is CPU time of the
+//! thread.
 
 use std::hint::black_box;
 

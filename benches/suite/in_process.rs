@@ -1,4 +1,4 @@
-//! Tabulates the results that `cargo bench --bench filter` (criterion) left in `target/criterion`.
+//! Tabulates the results that benches/filter (criterion) left in `target/criterion`.
 
 use std::{collections::BTreeMap, fs, path::Path};
 
@@ -15,7 +15,7 @@ pub(crate) fn run() -> Option<Section> {
     let mut figures = Figures::new();
     collect(&target_dir().join("criterion"), &mut figures);
     if figures.is_empty() {
-        eprintln!("bench: there are no results of `cargo bench --bench filter` to tabulate");
+        eprintln!("bench: benches/filter has left no results to tabulate");
         return None;
     }
     let mut section = Section::new("In process");

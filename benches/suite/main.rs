@@ -23,7 +23,7 @@
 //! | `tool`         | how fast `redis-bloom load` is, and what it costs                     |
 //! | `growing`      | filters that were not reserved: CPU, bits and errors, by size           |
 //! | `instructions` | instructions per operation in process, under valgrind                 |
-//! | `in-process`   | nothing itself: tabulates the results of `cargo bench --bench filter` |
+//! | `in-process`   | nothing itself: tabulates the results of benches/filter                |
 //! | `billion`      | a filter that grows to a billion items; needs 5 GB of memory          |
 //!
 //! The environment names what is measured: `REDIS_BLOOM_SO` and `FLOOR_SO` (the built module and
@@ -91,6 +91,9 @@ fn main() {
         eprintln!("bench: there is no part {unknown}; there are {names}");
         std::process::exit(2);
     }
+    // Cargo starts a bench in the directory of its package. PEERS may name files of the repository.
+    let root = concat!(env!("CARGO_MANIFEST_DIR"), "/..");
+    std::env::set_current_dir(root).expect("the repository is there");
     let report = Report::open();
     for (name, run) in &PARTS {
         let all = arguments.is_empty() && *name != BILLION;

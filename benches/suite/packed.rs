@@ -9,7 +9,7 @@
 //! connection, while another thread of it reads the answers. This program is the client in Rust,
 //! `load.py` in Python.
 
-use std::{path::Path, process::Command};
+use std::process::Command;
 
 use crate::{
     contender::{self, BY_HAND, FLOOR, OURS, Rival},
@@ -272,7 +272,7 @@ fn load(section: &mut Section) {
         let costs = ["BF.BULKADD", "BF.BULKEXISTS"].map(|command| {
             let before = rival.server.cpu();
             let output = Command::new(&python)
-                .arg(Path::new(env!("CARGO_MANIFEST_DIR")).join("benches/suite/load.py"))
+                .arg("benches/suite/load.py")
                 .args([rival.server.port().to_string(), command.into(), argument.into()])
                 .args([LOADED, LOAD_BATCH].map(|number| number.to_string()))
                 .output()

@@ -100,7 +100,7 @@ pub(crate) struct Report {
 
 impl Report {
     pub(crate) fn open() -> Self {
-        Self { docs: PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("docs/internals") }
+        Self { docs: "docs/internals".into() }
     }
 
     /// Writes the page of a part, and draws its plots.

@@ -1,15 +1,12 @@
-//! Real words with a real client library: the filter gets Debian's American English words, and is
-//! queried for the French ones.
+//! Real words: the filter gets Debian's American English words, and is queried for the French ones.
 
 use std::collections::HashSet;
 use std::fs;
 
-use crate::harness::Server;
+use crate::harness::{Server, info, madd, mexists, ok};
 
 const ADDED: &str = "/usr/share/dict/american-english";
 const QUERIED: &str = "/usr/share/dict/french";
-/// Words per command, as an application sends them.
-const BATCH: usize = 1_000;
 
 fn words(path: &str) -> Vec<Vec<u8>> {
     let bytes = fs::read(path).unwrap_or_else(|error| {
@@ -19,22 +16,6 @@ fn words(path: &str) -> Vec<Vec<u8>> {
         bytes.split(|&byte| byte == b'\n').filter(|word| !word.is_empty()).collect();
     assert!(words.len() > 50_000, "{path} has only {} words", words.len());
     words.into_iter().map(<[u8]>::to_vec).collect()
-}
-
-/// Sends `command` for all words in batches; returns the answer for each word.
-fn batches(
-    connection: &mut redis::Connection,
-    command: &str,
-    key: &str,
-    words: &[Vec<u8>],
-) -> Vec<bool> {
-    let mut answers = Vec::with_capacity(words.len());
-    for batch in words.chunks(BATCH) {
-        let reply: redis::RedisResult<Vec<bool>> =
-            redis::cmd(command).arg(key).arg(batch).query(connection);
-        answers.extend(reply.unwrap_or_else(|error| panic!("{command}: {error}")));
-    }
-    answers
 }
 
 /// The largest allowed number of false positives of `n` queries to a filter of rate `p` whose first
@@ -59,21 +40,10 @@ fn most_false_positives(n: usize, p: f64, first: usize) -> f64 {
     n * p + 5.0 * (n * p * (1.0 - p) + (n * p * spread).powi(2)).sqrt()
 }
 
-fn reserve(connection: &mut redis::Connection, rate: f64, capacity: usize, options: &[&str]) {
-    redis::cmd("DEL").arg("words").exec(connection).expect("DEL");
-    let mut command = redis::cmd("BF.RESERVE");
-    command.arg("words").arg(rate).arg(capacity).arg("SEED").arg(20_261).arg(options);
-    command
-        .exec(connection)
-        .unwrap_or_else(|error| panic!("{rate} {capacity} {options:?}: {error}"));
-}
-
 #[test]
 fn a_dictionary_is_found_and_another_language_is_not() {
     let server = Server::start();
-    let url = format!("redis://127.0.0.1:{}/", server.port());
-    let client = redis::Client::open(url).expect("the address is well formed");
-    let connection = &mut client.get_connection().expect("the server accepts connections");
+    let client = &mut server.client();
 
     let english = words(ADDED);
     let known: HashSet<&[u8]> = english.iter().map(Vec::as_slice).collect();
@@ -84,22 +54,23 @@ fn a_dictionary_is_found_and_another_language_is_not() {
     // One layer with exactly the capacity, and stacks that grew to it: 11 layers from 100 items, 4
     // layers from 10,000 items, and 11 equal layers of 10,000 items.
     let all = english.len();
-    let grown: &[&str] = &[];
     for (rate, capacity, options) in [
-        (0.01, all, &["NONSCALING"][..]),
-        (0.001, all, &["NONSCALING"]),
-        (0.0001, all, grown),
-        (0.01, 100, grown),
-        (0.001, 100, grown),
-        (0.01, 10_000, grown),
-        (0.01, 10_000, &["EXPANSION", "1"]),
+        (0.01, all, "NONSCALING"),
+        (0.001, all, "NONSCALING"),
+        (0.0001, all, ""),
+        (0.01, 100, ""),
+        (0.001, 100, ""),
+        (0.01, 10_000, ""),
+        (0.01, 10_000, "EXPANSION 1"),
     ] {
-        let case = format!("{} % for {capacity} {}", 100.0 * rate, options.join(" "));
-        reserve(connection, rate, capacity, options);
+        let case = format!("{} % for {capacity} {options}", 100.0 * rate);
+        client.run("DEL words");
+        let reserve = format!("BF.RESERVE words {rate} {capacity} SEED 20261 {options}");
+        assert_eq!(client.run(&reserve), ok(), "{case}");
 
-        let new = count(&batches(connection, "BF.MADD", "words", &english));
-        let card: usize = redis::cmd("BF.CARD").arg("words").query(connection).expect("BF.CARD");
-        assert_eq!(card, new, "{case}: BF.CARD is the number of new items");
+        let new = count(&madd(client, "words", &english));
+        let card = client.run("BF.CARD words").int();
+        assert_eq!(card, new as i64, "{case}: BF.CARD is the number of new items");
         // A word that tests present when it is added is a false positive, too.
         let (not_new, most) = (all - new, most_false_positives(all, rate, capacity));
         assert!(
@@ -107,15 +78,15 @@ fn a_dictionary_is_found_and_another_language_is_not() {
             "{case}: {not_new} of {all} words were not new, more than {most:.0}"
         );
 
-        let present = count(&batches(connection, "BF.MEXISTS", "words", &english));
+        let present = count(&mexists(client, "words", &english));
         assert_eq!(present, all, "{case}: a false negative");
 
-        let positives = count(&batches(connection, "BF.MEXISTS", "words", &others));
+        let positives = count(&mexists(client, "words", &others));
         let (n, most) = (others.len(), most_false_positives(others.len(), rate, capacity));
         let measured = 100.0 * positives as f64 / n as f64;
         println!(
             "{case}: {all} words in, {} bytes; {positives} of {n} others positive, {measured:.4} %",
-            size(connection)
+            info(client, "words").size
         );
         assert!(
             positives as f64 <= most,
@@ -126,10 +97,4 @@ fn a_dictionary_is_found_and_another_language_is_not() {
 
 fn count(answers: &[bool]) -> usize {
     answers.iter().filter(|&&yes| yes).count()
-}
-
-fn size(connection: &mut redis::Connection) -> u64 {
-    let reply: [u64; 1] =
-        redis::cmd("BF.INFO").arg("words").arg("SIZE").query(connection).expect("BF.INFO");
-    reply[0]
 }
