@@ -3,8 +3,8 @@
 //! - **Four probes are tested together, without a branch between them.** After four the branch is
 //!   predictable: 15 of 16 absent items stop there. In batches `simd.rs` may test them.
 //! - **Blocks of one cache line have their own copy of the code**, which selects no line.
-//! - **An addition tests and sets in one pass.** It skips groups that are set. The first group with
-//!   a clear bit shows that the item is new, so everything from there on is set without a test.
+//! - **An addition tests until the first clear bit.** That bit shows that the item is new, so its
+//!   group and all groups after it are set without a test. Only that group is computed twice.
 
 use crate::filter::hash::{LINE_WORDS, PROBE_GROUP, ProbeGroup, ProbeSequence};
 
@@ -59,8 +59,8 @@ pub(super) fn all_set(
     left: u8,
 ) -> bool {
     match block.as_chunks().0 {
-        [line] => all_set_in(line_probe, std::array::from_ref(line), sequence, left),
-        lines => all_set_in(line_probe, lines, sequence, left),
+        [line] => first_clear(line_probe, std::array::from_ref(line), sequence, left).is_none(),
+        lines => first_clear(line_probe, lines, sequence, left).is_none(),
     }
 }
 
@@ -88,54 +88,49 @@ fn set(line: &mut Line, group: ProbeGroup, count: u8) {
     }
 }
 
+/// Skips the groups of a sequence that are set in these lines. Returns what is left of the sequence
+/// from the first group with a clear bit, or `None` if all its `left` bits are set.
 #[inline(always)]
-fn all_set_in(
+fn first_clear(
     line_probe: impl LineProbe,
     lines: &[Line],
     mut sequence: ProbeSequence,
     mut left: u8,
-) -> bool {
-    let mut are_set = |count| {
+) -> Option<(ProbeSequence, u8)> {
+    let are_set = |mut sequence: ProbeSequence, count| {
         let group = sequence.group(lines.len() as u64);
         line_probe.test_group(&lines[group.line], group, count) == 1
     };
     while left >= PROBE_GROUP {
-        if !are_set(PROBE_GROUP) {
-            return false;
+        if !are_set(sequence, PROBE_GROUP) {
+            return Some((sequence, left));
         }
+        sequence.step();
         left -= PROBE_GROUP;
     }
-    left == 0 || are_set(left)
+    (left > 0 && !are_set(sequence, left)).then_some((sequence, left))
 }
 
-/// [`add`] to these lines. After the first clear bit, groups are set without a test.
+/// [`add`] to these lines.
 #[inline(always)]
 fn add_to(
     line_probe: impl LineProbe,
     lines: &mut [Line],
-    mut sequence: ProbeSequence,
-    mut left: u8,
+    sequence: ProbeSequence,
+    left: u8,
 ) -> bool {
+    let Some((mut sequence, mut left)) = first_clear(line_probe, lines, sequence, left) else {
+        return false;
+    };
     let count = lines.len() as u64;
-    let mut absent = false;
     while left >= PROBE_GROUP {
         let group = sequence.group(count);
-        let line = &mut lines[group.line];
-        if absent || line_probe.test_group(line, group, PROBE_GROUP) == 0 {
-            absent = true;
-            set(line, group, PROBE_GROUP);
-        }
+        set(&mut lines[group.line], group, PROBE_GROUP);
         left -= PROBE_GROUP;
     }
-    if left > 0 {
-        let group = sequence.group(count);
-        let line = &mut lines[group.line];
-        if absent || line_probe.test_group(line, group, left) == 0 {
-            absent = true;
-            set(line, group, left);
-        }
-    }
-    absent
+    let group = sequence.group(count);
+    set(&mut lines[group.line], group, left);
+    true
 }
 
 /// [`all_set`] for blocks in which each bit lies anywhere.
