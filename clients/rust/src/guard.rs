@@ -315,6 +315,7 @@ impl Core {
         }
         self.trust(&self.job, &server, &begin, &own).await?;
         lock(&self.state).stats.builds += 1;
+        lock(&self.state).resume_at = None;
         Ok(())
     }
 
@@ -378,6 +379,7 @@ impl Core {
         }
         self.trust(&self.writer, server, begin, "").await?;
         lock(&self.state).stats.catch_ups += 1;
+        lock(&self.state).resume_at = None;
         Ok(())
     }
 
@@ -390,9 +392,7 @@ impl Core {
             [process, _] = self.identity(link, &token).await?;
         }
         let words = [server, begin, &self.id, own, &token, &process];
-        let token = link.send(&self.eval(&script("trust"), 4, &words)).await?;
-        lock(&self.state).resume_at = None;
-        Ok(token)
+        link.send(&self.eval(&script("trust"), 4, &words)).await
     }
 
     /// The identity of the server, and the token in use. The server then has the script of `token`.
@@ -407,7 +407,9 @@ impl Core {
     /// The background. `close` waits until it has dropped its receiver.
     async fn work(self: Arc<Self>, _working: watch::Receiver<bool>) {
         while !*self.closed.borrow() {
-            if let Err(error) = self.tick().await {
+            if let Err(error) = self.tick().await
+                && !*self.closed.borrow()
+            {
                 self.warn("the background of the guard failed", &error);
             }
             drop(self.sleep(TICK).await);
@@ -464,7 +466,7 @@ twins! {
 
     /// Returns `fetch(key)`, or None without calling `fetch` if the row certainly does not exist.
     fn lookup<K: AsRef<[u8]>, Row>(&self, key: K; fetch(key: K) -> Option<Row>) -> Option<Row>;
-    /// Calls `fetch` once, with those keys whose rows may exist. There may be none.
+    /// Returns `fetch(keys)` with those keys whose rows may exist: one call, even if there is none.
     fn lookup_many<K: AsRef<[u8]>, Rows>(&self, keys: impl IntoIterator<Item = K>;
         fetch(keys: Vec<K>) -> Rows) -> Rows;
     /// Adds a key before its row is written. If it fails, do not write the row: try again.
@@ -482,7 +484,7 @@ impl Drop for Guard {
 }
 
 impl AsyncGuard {
-    /// As the end of a [`Guard`], but cancels a `catch_up` that runs.
+    /// Ends the guard as dropping a [`Guard`] does, but cancels a `catch_up` that runs.
     pub async fn close(self) {
         self.0.close().await;
     }

@@ -55,7 +55,7 @@ impl Servers {
             Servers::Cluster(nodes) => {
                 let client = ClusterClient::builder(nodes.iter().cloned())
                     .connection_timeout(timeout)
-                    .response_timeout(timeout) // with all retries
+                    .response_timeout(timeout) // for a command with all its retries
                     .retries(2) // to follow a slot that moves; also after a lost connection
                     .build()?;
                 client.get_async_connection().await.map(Connection::Cluster)

@@ -137,8 +137,8 @@ impl Core {
         items.iter().map(|item| answers.get(item.as_ref()).copied().flatten()).collect()
     }
 
-    /// For each item the answer, if it can be trusted; nothing if there is no reply. Fails if the
-    /// descriptor may be out of date.
+    /// For each item, then the mark, the answer if it can be trusted; nothing if there is no reply.
+    /// Fails if the descriptor may be out of date.
     async fn query(&self, key: &[u8], mark: &str, items: &[&[u8]]) -> Result<Vec<Option<bool>>> {
         if items.is_empty() || !self.may_query(key) {
             return Ok(Vec::new());

@@ -1,8 +1,8 @@
 //! One description of a type for its blocking form and its form for tokio.
 
 /// `pub struct SYNC` and `pub struct ASYNC` over one `Core`, with these of its methods. SYNC runs
-/// them by `now`, and ASYNC awaits them. The method after `new` is the same in both. A callback
-/// follows `;`. For ASYNC and `Core` it returns a future.
+/// them by `now`, and ASYNC awaits them. The method after `new` is an expression, the same in both.
+/// After `;` is a callback: `f(x: X) -> T` is `impl FnOnce(X) -> T`. In ASYNC it returns a future.
 macro_rules! twins {
     ($(#[$about:meta])* $sync:ident, $asynchronous:ident, new($($option:ident: $kind:ty)?)
        $(, $(#[$says:meta])* $get:ident($core:ident) -> $value:ty = $how:expr)?;

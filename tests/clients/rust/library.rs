@@ -161,8 +161,13 @@ fn a_catch_up_that_hangs_does_not_keep_the_end_of_a_guard_waiting() {
 /// The callback holds the sender, so the channel is closed when the task has ended.
 #[tokio::test]
 async fn the_end_of_a_guard_for_tokio_ends_a_catch_up_that_hangs() {
+    end_a_catch_up_that_hangs("rust:hangs:close", async |guard| guard.close().await).await;
+    end_a_catch_up_that_hangs("rust:hangs:drop", async |guard| drop(guard)).await;
+}
+
+async fn end_a_catch_up_that_hangs(name: &str, end: impl AsyncFnOnce(AsyncGuard)) {
     let (client, mut redis) = connect();
-    cmd("UNLINK").arg("guard:{rust:hangs:tokio}").exec(&mut redis).unwrap();
+    cmd("UNLINK").arg(format!("guard:{{{name}}}")).exec(&mut redis).unwrap();
     let (called, mut calls) = tokio::sync::mpsc::unbounded_channel();
     let hangs = move |_| {
         let called = called.clone();
@@ -174,13 +179,14 @@ async fn the_end_of_a_guard_for_tokio_ends_a_catch_up_that_hangs() {
         }
     };
     let options = refreshed().catch_up_async(hangs);
-    let guard = AsyncGuard::new(&client, "rust:hangs:tokio", options).unwrap();
+    let guard = AsyncGuard::new(&client, name, options).unwrap();
     guard.build(async || Ok(Box::new(std::iter::empty()) as Keys)).await.unwrap();
     let minute = Duration::from_secs(60);
     tokio::time::timeout(minute, calls.recv()).await.unwrap().unwrap();
     let begin = Instant::now();
-    guard.close().await;
-    assert!(begin.elapsed() < Duration::from_secs(10));
+    end(guard).await;
+    // A `Guard` waits 2 seconds for its background.
+    assert!(begin.elapsed() < Duration::from_secs(2));
     assert_eq!(tokio::time::timeout(minute, calls.recv()).await, Ok(None));
 }
 
