@@ -40,7 +40,6 @@ RUN := $(CARGO_TARGET_DIR)/run/$(PORT)
 TOOL := $(BUILT)/cli/redis-bloom
 FLOOR := $(CARGO_TARGET_DIR)/release/examples/libfloor.so
 PURE := --no-default-features
-CLIENT_RS := tests/clients/rust/Cargo.toml
 # Not the manifest: it names a package that only scripts/compare makes.
 COMPARE_RS := benches/compare/src/main.rs
 # Modules that a macro declares (src/module/commands/mod.rs): cargo fmt does not find them.
@@ -148,12 +147,11 @@ fmt-check: ## Check the formatting
 	@scripts/setup
 	cargo fmt --check --all
 	rustfmt --check $(MACRO_RS)
-	cargo fmt --check --manifest-path $(CLIENT_RS)
 	cargo fmt --check --manifest-path fuzz/Cargo.toml
 	rustfmt --check $(COMPARE_RS)
 
 .PHONY: lint
-lint: $(dir $(CLIENT_RS))Cargo.lock ## Clippy, no warnings, with and without the module; long lines; links of the documents
+lint: ## Clippy, no warnings, with and without the module; long lines; links of the documents
 	@scripts/setup
 	@scripts/long-lines
 	@scripts/long-tests tests/filter tests/codec tests/server cli/tests/tool examples/sizing >/dev/null
@@ -162,7 +160,6 @@ lint: $(dir $(CLIENT_RS))Cargo.lock ## Clippy, no warnings, with and without the
 	@scripts/site-summary . >/dev/null
 	cargo clippy --workspace --all-targets $(LOCKED) -- -D warnings
 	cargo clippy --lib --package redis-bloom --package redis-bloom-calculator $(PURE) $(LOCKED) -- -D warnings
-	cargo clippy --all-targets --manifest-path $(CLIENT_RS) -- -D warnings
 	scripts/compare --lint
 
 .PHONY: test-lints
@@ -251,12 +248,12 @@ test-huge: build ## Sparse filters of 13 and 64 GiB, if the kernel overcommits m
 	fi
 
 .PHONY: test-clients
-test-clients: build $(dir $(CLIENT_RS))Cargo.lock ## Real clients against a live server: redis-py, hiredis, redis-cli, node-redis, redis-rs, phpredis, redigo, Java
+test-clients: build ## Real clients against a live server: redis-py, hiredis, redis-cli, node-redis, redis-rs, phpredis, redigo, Java
 	@scripts/setup clients
 	REDIS_BLOOM_SO="$$(realpath "$(SO)")" scripts/test-clients
 
 .PHONY: build-clients
-build-clients: build $(dir $(CLIENT_RS))Cargo.lock ## Check and build the libraries and all that test-clients runs
+build-clients: build ## Check and build the libraries and all that test-clients runs
 	@scripts/setup clients
 	scripts/test-clients build
 
@@ -286,10 +283,6 @@ test-deployed: build cli ## test-contrib, test-docker, test-packages and doc at 
 test-docs: docs cli ## The site in headless Chromium: links, pictures, width, search, and the calculator against the tool
 	@scripts/setup site
 	REDIS_BLOOM_TOOL="$$(realpath "$(TOOL)")" scripts/test-site
-
-# The crates as locked for the module; cargo removes those that redis-rs does not need.
-$(dir $(CLIENT_RS))Cargo.lock: Cargo.lock
-	cp $< $@
 
 .PHONY: fuzz
 fuzz: ## Run every fuzzer for SECONDS, with fresh inputs
@@ -331,7 +324,7 @@ miri: ## Tests of the pure half in Miri, also for a big-endian machine (needs a 
 	@scripts/miri
 
 .PHONY: test-matrix
-test-matrix: build cli $(dir $(CLIENT_RS))Cargo.lock ## The tests in the Redis and Valkey of Debian 12, 13, testing and experimental, or SERVERS
+test-matrix: build cli ## The tests in the Redis and Valkey of Debian 12, 13, testing and experimental, or SERVERS
 	@scripts/setup tests clients
 	scripts/test-unpack-server
 	REDIS_BLOOM_SO="$$(realpath "$(SO)")" REDIS_BLOOM_TOOL="$$(realpath "$(TOOL)")" scripts/test-matrix $(SERVERS)
@@ -435,6 +428,5 @@ fmt: ## Format the code
 	@scripts/setup
 	cargo fmt --all
 	rustfmt $(MACRO_RS)
-	cargo fmt --manifest-path $(CLIENT_RS)
 	cargo fmt --manifest-path fuzz/Cargo.toml
 	rustfmt $(COMPARE_RS)

@@ -34,7 +34,7 @@ fn answer(guard: &Either, path: &str, line: &str) -> Result<String, Error> {
         ("insert", Either::Tokio(runtime, guard)) => runtime.block_on(guard.insert(key))?,
         ("build", Either::Blocking(guard)) => guard.build(|| rows(path, UNIX_EPOCH))?,
         ("build", Either::Tokio(runtime, guard)) => {
-            runtime.block_on(guard.build(async || rows(path, UNIX_EPOCH)))?
+            runtime.block_on(guard.build(async || rows(path, UNIX_EPOCH)))?;
         }
         ("lookup", guard) => {
             let found = match guard {
