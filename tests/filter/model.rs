@@ -9,7 +9,7 @@ use std::collections::HashSet;
 use proptest::{
     collection::vec,
     prelude::*,
-    test_runner::{Config, RngSeed},
+    test_runner::{Config, RngAlgorithm, RngSeed},
 };
 use redis_bloom::{
     codec::native::{Load, Taken, dump},
@@ -182,6 +182,7 @@ fn dumped(filter: &Filter) -> Filter {
 proptest! {
     #![proptest_config(Config {
         cases: 2_000,
+        rng_algorithm: RngAlgorithm::XorShift,
         rng_seed: RngSeed::Fixed(0xB100_F117),
         failure_persistence: None,
         ..Config::default()

@@ -65,7 +65,7 @@ type Shape = fn(set: u64, number: u64, buffer: &mut Vec<u8>);
 
 fn sixteen_bytes(set: u64, number: u64, buffer: &mut Vec<u8>) {
     buffer.clear();
-    buffer.extend(item(set, number));
+    buffer.extend_from_slice(&item(set, number));
 }
 
 /// A copy of `empty` under another seed, filled to the last item of the row's last layer. It is

@@ -18,7 +18,7 @@ use std::collections::HashMap;
 use proptest::{
     collection::vec,
     prelude::*,
-    test_runner::{Config, RngSeed},
+    test_runner::{Config, RngAlgorithm, RngSeed},
 };
 use redis_bloom::filter::{
     Additions, Author, Error, Plan, Rules, Span,
@@ -276,6 +276,7 @@ fn crowded(window: Paged) -> Paged {
 proptest! {
     #![proptest_config(Config {
         cases: 400,
+        rng_algorithm: RngAlgorithm::XorShift,
         rng_seed: RngSeed::Fixed(0x0B10_0333),
         failure_persistence: None,
         ..Config::default()
