@@ -28,7 +28,9 @@ CASE ?=
 ROUNDS ?= 31
 COUNT ?=
 
-export CARGO_TARGET_DIR ?= $(CURDIR)/target
+# A bench and a test start in the directory of their package.
+override CARGO_TARGET_DIR := $(abspath $(or $(CARGO_TARGET_DIR),target))
+export CARGO_TARGET_DIR
 # Last in PATH, so used only if there is no other: a cargo that rustup has just installed, and the
 # server link of scripts/setup.
 export PATH := $(PATH):$(HOME)/.cargo/bin:$(CARGO_TARGET_DIR)/bin

@@ -222,7 +222,7 @@ impl Filter {
     }
 
     /// Bytes of a filter without its bit arrays. `shapes` are those of all its layers.
-    pub(super) fn struct_bytes(family: Tag, shapes: impl ExactSizeIterator<Item = Shape>) -> u64 {
+    fn struct_bytes(family: Tag, shapes: impl ExactSizeIterator<Item = Shape>) -> u64 {
         let list = (shapes.len().saturating_sub(1)) * size_of::<Layer>();
         let boxes: usize = shapes.map(Layer::boxed_bytes).sum();
         let keys = if family == Tag::Valkey(()) { size_of::<Valkey>() } else { 0 };

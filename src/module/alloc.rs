@@ -4,8 +4,9 @@
 //! Unlike the allocator of the crate `redis-module` it zeroes lazily (`RedisModule_TryCalloc` gives
 //! untouched pages) and can return null, which becomes an error reply. It uses the system's
 //! * for alignments above 8: a server that stores the sizes itself returns malloc's address plus 8;
-//! * where there is no server: unit tests, benches and fuzzers link this crate too. The load entry
-//!   fills the table before the first allocation, so the allocator that returned a block frees it.
+//! * where there is no server: tests that are built with the module link this crate too. The load
+//!   entry fills the table before the first allocation, so the allocator that returned a block
+//!   frees it.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 

@@ -127,7 +127,7 @@ impl Page {
 
     /// Whether it is one block without starts.
     #[inline(always)]
-    pub(super) fn is_short(&self) -> bool {
+    fn is_short(&self) -> bool {
         self.0.len() < LEAST_WORDS
     }
 

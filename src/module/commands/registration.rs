@@ -79,7 +79,7 @@ pub(super) enum Uses {
 }
 
 /// The first release of this module with the commands and arguments that RedisBloom lacks.
-pub(super) const OWN_SINCE: &CStr = c"0.1.0";
+const OWN_SINCE: &CStr = c"0.1.0";
 
 /// The ACL category of the commands that RedisBloom has too. Modules can add categories since
 /// Redis 7.4 and Valkey 8.

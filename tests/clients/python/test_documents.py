@@ -60,7 +60,9 @@ class Examples(unittest.TestCase):
         rows = re.findall(r"^\| \w+ \| ([^|]+) \| ([^|]+) \| (yes|) ?\| (yes|) ?\| [^|]*\|$", page, re.MULTILINE)
         self.assertEqual({client for client, _, tested, _ in rows if tested}, guards)
         self.assertEqual({client for client, _, _, tested in rows if tested}, set(test_load.PROGRAMS))
-        pinned = (ROOT / "tests/clients/node/package.json").read_text() + (ROOT / "tests/clients/rust/Cargo.toml").read_text()
+        pinned = (ROOT / "tests/clients/node/package.json").read_text() + "".join(
+            re.findall(r'^name = "redis"\nversion = .*', (ROOT / "Cargo.lock").read_text(), re.MULTILINE)
+        )
         for requirements in (ROOT / "tests/clients/python").glob("requirements*.txt"):
             pinned += requirements.read_text()
         for client, version, _, _ in rows:

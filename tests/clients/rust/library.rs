@@ -13,7 +13,8 @@ use redis_bloom_client::{
 use redis_bloom_sharding::shard_of;
 
 fn connect() -> (Client, Connection) {
-    let url = std::env::var("REDIS_URL").expect("REDIS_URL is the address of a server");
+    let url = std::env::var("REDIS_URL")
+        .expect("REDIS_URL names the server: run these tests with `make test-clients`");
     let client = Client::open(url).unwrap();
     let connection = client.get_connection().unwrap();
     (client, connection)

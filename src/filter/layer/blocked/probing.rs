@@ -128,6 +128,7 @@ fn add_to(
         set(&mut lines[group.line], group, PROBE_GROUP);
         left -= PROBE_GROUP;
     }
+    // Sets nothing if none is left.
     let group = sequence.group(count);
     set(&mut lines[group.line], group, left);
     true
