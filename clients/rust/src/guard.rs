@@ -1,6 +1,4 @@
-//! A guard in front of a database: a Bloom filter of all keys, queried before the database is.
-//!
-//! docs/internals/guard.md has the protocol, and why it is right.
+//! The guard. docs/internals/guard.md has the protocol, and why it is right.
 
 use std::collections::{HashMap, HashSet};
 use std::future::poll_fn;
@@ -49,24 +47,24 @@ pub enum OnUnavailable {
 pub struct Options {
     /// Rows to expect until the next build.
     pub capacity: u64,
-    /// Of the lookups of absent rows, the share that still reaches the database: 0.001.
+    /// Of the lookups of absent rows, the share that still reaches the database. Default: 0.001.
     pub error: f64,
     /// Whether it is for an `AsyncGuard`, and the callback.
     catch_up: Option<(bool, RowsSince)>,
-    /// `Fail`.
+    /// Default: `Fail`.
     pub on_unavailable: OnUnavailable,
-    /// For a connection, and for each reply to a lookup: 100 ms.
+    /// For a connection, and for each reply to a lookup. Default: 100 ms.
     pub timeout: Duration,
-    /// The same for inserts: 1 s.
+    /// The same for inserts. Default: 1 s.
     pub insert_timeout: Duration,
-    /// A row commits within this time from the call of `insert`, or never: 5 s.
+    /// A row commits within this time from the call of `insert`, or never. Default: 5 s.
     pub commit_within: Duration,
-    /// A row is older than the call of its insert by this time at most: 60 s. The time that
-    /// `catch_up` gets is earlier by this margin.
+    /// A row is older than the call of its insert by this time at most. The time that `catch_up`
+    /// gets is earlier by this margin. Default: 60 s.
     pub margin: Duration,
-    /// Catch up that often, for rows that are written past the guard; zero: never.
+    /// Catch up that often, for rows that are written past the guard. Default, zero: never.
     pub refresh: Duration,
-    /// Takes a message, each kind of failure at most once a second: prints it to standard error.
+    /// Takes a message, each kind of failure at most once a second. Default: prints it.
     pub log: fn(&str),
 }
 
@@ -98,7 +96,7 @@ impl Options {
         self
     }
 
-    /// `catch_up` for `AsyncGuard`, whose task must not block. So the keys should be in memory.
+    /// As `catch_up`, for an `AsyncGuard`. Collect the keys: an iterator that waits blocks a task.
     pub fn catch_up_async<F: Future<Output = Result<Keys>> + Send + 'static>(
         mut self,
         rows_since: impl Fn(SystemTime) -> F + Send + Sync + 'static,
@@ -181,7 +179,7 @@ impl Core {
         if core.options.catch_up.is_some() {
             let work = Arc::clone(&core).work(core.closed.subscribe());
             if is_async {
-                drop(tokio::spawn(work));
+                drop(tokio::runtime::Handle::try_current()?.spawn(work));
             } else {
                 std::thread::spawn(|| now(work));
             }
@@ -367,10 +365,11 @@ impl Core {
         let Options { margin, commit_within, log, .. } = self.options;
         // An insert in flight takes `commit_within` at most.
         let since = Duration::from_millis(since.parse()?).saturating_sub(margin);
-        let since = since.saturating_sub(commit_within);
-        log(&format!("the filter may lack keys since {} s: catching up", since.as_secs()));
+        let since = UNIX_EPOCH + since.saturating_sub(commit_within);
+        let age = since.elapsed().unwrap_or_default().as_secs();
+        log(&format!("the filter may lack keys of the last {age} s: catching up"));
         self.sleep(2 * commit_within).await?;
-        let mut rows = rows_since(UNIX_EPOCH + since).await?.peekable();
+        let mut rows = rows_since(since).await?.peekable();
         while rows.peek().is_some() {
             let batch: Vec<Vec<u8>> = rows.by_ref().take(BATCH).collect();
             self.add(&batch).await?;
@@ -484,8 +483,9 @@ impl Drop for Guard {
 }
 
 impl AsyncGuard {
-    /// Ends the guard as dropping a [`Guard`] does, but cancels a `catch_up` that runs.
-    pub async fn close(self) {
+    /// Ends the guard as dropping a [`Guard`] does, but cancels a `catch_up` that runs. Dropping an
+    /// `AsyncGuard` ends its background, and adds no late keys.
+    pub async fn close(&self) {
         self.0.close().await;
     }
 }

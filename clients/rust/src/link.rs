@@ -18,7 +18,7 @@ use tokio::sync::OnceCell;
 
 /// What can go wrong: the server, or the database behind `catch_up` and `build`.
 pub type Error = Box<dyn std::error::Error + Send + Sync>;
-/// With this [`Error`].
+/// A result with this [`Error`].
 pub type Result<T> = std::result::Result<T, Error>;
 
 /// Where the filters are: a server (`&redis::Client`), or a cluster.

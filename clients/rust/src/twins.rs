@@ -33,7 +33,7 @@ macro_rules! twins {
             })?
         }
 
-        #[doc = concat!("[`", stringify!($sync), "`] for tokio.")]
+        #[doc = concat!("[`", stringify!($sync), "`] for tokio, with the same rules.")]
         pub struct $asynchronous(std::sync::Arc<Core>);
 
         impl $asynchronous {

@@ -160,6 +160,13 @@ fn a_catch_up_that_hangs_does_not_keep_the_end_of_a_guard_waiting() {
 }
 
 /// The callback holds the sender, so the channel is closed when the task has ended.
+#[test]
+fn a_guard_for_tokio_is_refused_outside_a_runtime() {
+    let (client, _) = connect();
+    let options = refreshed().catch_up_async(async |_| Err("not called".into()));
+    assert!(AsyncGuard::new(&client, "rust:outside", options).is_err());
+}
+
 #[tokio::test]
 async fn the_end_of_a_guard_for_tokio_ends_a_catch_up_that_hangs() {
     end_a_catch_up_that_hangs("rust:hangs:close", async |guard| guard.close().await).await;
