@@ -551,6 +551,15 @@ class Guards(Case):
         one.close()
         self.assertLess(time.monotonic() - begin, 10)
 
+    async def catching_up(self, since, called):
+        """A client and its AsyncGuard, whose background has called `since`."""
+        client = redis.asyncio.Redis.from_url(self.server.url)
+        one = AsyncGuard(client, "users", capacity=1000, catch_up=since, commit_within=COMMIT, refresh=0.1)
+        await one.build(self.database.keys)
+        await one.insert("new")
+        await asyncio.wait_for(called.wait(), 60)
+        return client, one
+
     def test_a_catch_up_that_hangs_does_not_keep_aclose_waiting(self):
         async def scenario():
             called, free = asyncio.Event(), asyncio.Event()
@@ -562,11 +571,7 @@ class Guards(Case):
                         await free.wait()
                 return []
 
-            client = redis.asyncio.Redis.from_url(self.server.url)
-            one = AsyncGuard(client, "users", capacity=1000, catch_up=since, commit_within=COMMIT, refresh=0.1)
-            await one.build(self.database.keys)
-            await one.insert("new")
-            await asyncio.wait_for(called.wait(), 60)
+            client, one = await self.catching_up(since, called)
             begin = time.monotonic()
             await one.aclose()
             self.assertLess(time.monotonic() - begin, 10)
@@ -589,11 +594,7 @@ class Guards(Case):
                         await asyncio.sleep(600)
                 return []
 
-            client = redis.asyncio.Redis.from_url(self.server.url)
-            one = AsyncGuard(client, "users", capacity=1000, catch_up=since, commit_within=COMMIT, refresh=0.1)
-            await one.build(self.database.keys)
-            await one.insert("new")
-            await asyncio.wait_for(called.wait(), 60)
+            client, one = await self.catching_up(since, called)
             tasks = asyncio.all_tasks() - {asyncio.current_task()}
             for task in tasks:
                 task.cancel()
