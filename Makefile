@@ -28,7 +28,7 @@ CASE ?=
 ROUNDS ?= 31
 COUNT ?=
 
-# A bench and a test start in the directory of their package.
+# Absolute, because cargo starts a bench in the directory of its package.
 override CARGO_TARGET_DIR := $(abspath $(or $(CARGO_TARGET_DIR),target))
 export CARGO_TARGET_DIR
 # Last in PATH, so used only if there is no other: a cargo that rustup has just installed, and the

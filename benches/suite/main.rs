@@ -23,7 +23,7 @@
 //! | `tool`         | how fast `redis-bloom load` is, and what it costs                     |
 //! | `growing`      | filters that were not reserved: CPU, bits and errors, by size           |
 //! | `instructions` | instructions per operation in process, under valgrind                 |
-//! | `in-process`   | nothing itself: tabulates the results of benches/filter                |
+//! | `in-process`   | nothing itself: tabulates the results of benches/filter               |
 //! | `billion`      | a filter that grows to a billion items; needs 5 GB of memory          |
 //!
 //! The environment names what is measured: `REDIS_BLOOM_SO` and `FLOOR_SO` (the built module and

@@ -64,7 +64,7 @@ pub struct Options {
     pub margin: Duration,
     /// Catch up that often, for rows that are written past the guard. Default, zero: never.
     pub refresh: Duration,
-    /// Takes a message, each kind of failure at most once a second. Default: prints it.
+    /// Takes a message, each kind of failure at most once a second. Default: standard error.
     pub log: fn(&str),
 }
 

@@ -159,7 +159,6 @@ fn a_catch_up_that_hangs_does_not_keep_the_end_of_a_guard_waiting() {
     assert!(begin.elapsed() < Duration::from_secs(10));
 }
 
-/// The callback holds the sender, so the channel is closed when the task has ended.
 #[test]
 fn a_guard_for_tokio_is_refused_outside_a_runtime() {
     let (client, _) = connect();
@@ -173,6 +172,7 @@ async fn the_end_of_a_guard_for_tokio_ends_a_catch_up_that_hangs() {
     end_a_catch_up_that_hangs("rust:hangs:drop", async |guard| drop(guard)).await;
 }
 
+/// The callback holds the sender, so the channel is closed when the task has ended.
 async fn end_a_catch_up_that_hangs(name: &str, end: impl AsyncFnOnce(AsyncGuard)) {
     let (client, mut redis) = connect();
     cmd("UNLINK").arg(format!("guard:{{{name}}}")).exec(&mut redis).unwrap();
